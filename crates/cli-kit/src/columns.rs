@@ -1,6 +1,6 @@
-//! Columns of figures, laid out like perf's: value, name, what follows from it.
+//! Columns of figures, laid out like perf's: value, name, and derived figures.
 
-/// What stands for a figure that could not be had.
+/// Stands for a missing figure.
 pub const NOT_SUPPORTED: &str = "<not supported>";
 /// Width of the column of values.
 pub const VALUE: usize = 17;
@@ -15,7 +15,7 @@ pub fn percent(ratio: f64) -> String {
     format!("{:.1} %", ratio * 100.0)
 }
 
-/// `1,234,567`; the mean of few events keeps a decimal.
+/// A count as `1,234,567`; the mean of few events keeps a decimal.
 #[must_use]
 pub fn grouped(value: f64) -> String {
     let decimals = if value.fract() != 0.0 && value < 100.0 { 1 } else { 0 };

@@ -1,4 +1,5 @@
-//! The verb `completions`: from the argument table, so never out of date.
+//! The verb `completions`: generates scripts from the argument table, so they are never out of
+//! date.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -19,14 +20,14 @@ impl Args {
     /// Prints the script of this command line for a program's file name.
     ///
     /// # Errors
-    /// When standard output cannot be written.
+    /// Fails if standard output cannot be written.
     pub fn run(
         self,
         terminal: &Terminal,
         mut command: Command,
         name: &str,
     ) -> anyhow::Result<ExitCode> {
-        // Written at once: clap_complete itself ends the process when a reader went away.
+        // Buffered: clap_complete itself would end the process if the reader went away.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut command, name, &mut script);
         terminal.out().write_all(&script)?;

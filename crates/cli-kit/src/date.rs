@@ -1,4 +1,4 @@
-//! Dates and moments (UTC), for what is kept longer than a day.
+//! Dates and times (UTC), for results that are kept longer than a day.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,13 +8,13 @@ pub fn today() -> String {
     date(seconds / 86_400)
 }
 
-/// `2026-03-01 12:30 UTC` of seconds since 1970.
+/// A time in seconds since 1970 as `2026-03-01 12:30 UTC`.
 pub fn moment(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     format!("{} {:02}:{:02} UTC", date(days), rest / 3600, rest / 60 % 60)
 }
 
-/// Date of a day counted from 1970-01-01: the Gregorian calendar in years that begin in
+/// The date of a day counted from 1970-01-01: the Gregorian calendar with years that begin in
 /// March, so that the leap day comes last.
 fn date(day: u64) -> String {
     let day = day + 719_468;

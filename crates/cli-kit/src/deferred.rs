@@ -1,8 +1,8 @@
-//! Arguments that are declared only when they are needed.
+//! Declares arguments only when they are needed.
 //!
-//! To build the tables of all verbs takes longer than to parse those of one, and `run`
-//! must cost next to nothing. clap builds a deferred subcommand when it is chosen on the
-//! command line, and all of them for the manual pages and the completions.
+//! Building the tables of all verbs takes longer than parsing those of one, and `run` must cost
+//! next to nothing. clap builds a deferred subcommand when it is chosen on the command line, and
+//! all of them for the manual pages and the completions.
 
 use clap::builder::Resettable;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
@@ -20,7 +20,7 @@ impl<T: Args> Args for Deferred<T> {
     }
 }
 
-/// What the verb is for was said before and stays.
+/// The description of the verb was set before, and stays.
 fn declare<T: Args>(command: Command) -> Command {
     let short = Resettable::from(command.get_about().cloned());
     let long = Resettable::from(command.get_long_about().cloned());

@@ -1,12 +1,12 @@
-//! Result files: written whole or not at all, also when the disk is full.
+//! Writes result files whole or not at all, even if the disk is full.
 //!
-//! A regular file is written beside its place and renamed. What is no regular file (a
-//! device, a pipe) is written as it is: renaming over `/dev/null` would replace it.
+//! A regular file is written under a temporary name in the same directory and renamed. A file of
+//! another kind (a device, a pipe) is written directly: renaming over `/dev/null` would replace it.
 //!
-//! Where everybody may write (`/tmp`), a name may have been put there by somebody else, to have
-//! root write to a file of that somebody's choice. As with the kernel's `fs.protected_symlinks`
-//! and `fs.protected_regular` (Documentation/admin-guide/sysctl/fs.rst), but whatever these are set
-//! to, names there are used only if they are root's or this user's own.
+//! In a directory where everybody may write (`/tmp`), somebody else may have created a link to make
+//! root write to another file. Names in such directories are used only if they belong to root or to
+//! this user. This is the rule of the kernel's `fs.protected_symlinks` and `fs.protected_regular`
+//! (Documentation/admin-guide/sysctl/fs.rst), but it applies whatever their values are.
 
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
@@ -16,22 +16,22 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use tempfile::NamedTempFile;
 
-/// As many links as the kernel follows (path_resolution(7)).
+/// Most links to follow, as in the kernel (path_resolution(7)).
 const MAX_LINKS: usize = 40;
-/// Anybody may make a name here, and nobody may take another's away (stat(2): sticky bit, write
-/// permission for others).
+/// Mode of a directory in which everybody may create names and nobody may remove those of others
+/// (stat(2): sticky bit, write permission for others).
 const SHARED: u32 = 0o1002;
 
-/// What happens to a file that is there already.
+/// The handling of an existing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     /// It is replaced.
     Replace,
-    /// It stays, and that is an error.
+    /// It stays, and writing fails.
     Keep,
 }
 
-/// Fails when [`put`] would: before hours of measuring instead of after.
+/// Fails if [`put`] would, so that the error comes before hours of measuring and not after them.
 ///
 /// # Errors
 /// The file may not be replaced, or its directory cannot be written.
@@ -49,11 +49,11 @@ pub fn check(path: &Path, existing: Existing) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes a text to a file. A new one has the permissions that the umask leaves; one that is
-/// replaced keeps its own, and its owner where that is permitted.
+/// Writes a text to a file. A new file has the permissions that the umask leaves. A file that is
+/// replaced keeps its permissions, and its owner if that is permitted.
 ///
 /// # Errors
-/// As [`check`], and when the disk is full; an older file is as it was then.
+/// As [`check`], and if the disk is full. An older file then stays as it was.
 pub fn put(path: &Path, text: &str, existing: Existing) -> anyhow::Result<()> {
     check(path, existing)?;
     let failed = |error| not_written(path, &error);
@@ -63,13 +63,13 @@ pub fn put(path: &Path, text: &str, existing: Existing) -> anyhow::Result<()> {
     }
     let mut file = beside(&target, path)?;
     if let Ok(old) = target.symlink_metadata() {
-        // Only root may give files away; another's file becomes this user's otherwise.
+        // Only root may change the owner; otherwise, the file of another user becomes this user's.
         let _ = fchown(file.as_file(), Some(old.uid()), Some(old.gid()));
-        // Before anything is in it that only some may read.
+        // Set before the content, which not everybody may read, is written.
         let mode = Permissions::from_mode(old.mode() & 0o777);
         file.as_file().set_permissions(mode).map_err(failed)?;
     }
-    // Errors of the file itself do not name it: the user knows it by another name.
+    // Errors of the temporary file must not name it: the user knows it by another name.
     let written = file.as_file_mut().write_all(text.as_bytes());
     written.and_then(|()| file.as_file().sync_all()).map_err(failed)?;
     match existing {
@@ -80,8 +80,8 @@ pub fn put(path: &Path, text: &str, existing: Existing) -> anyhow::Result<()> {
     .map_err(|error| failed(error.error))
 }
 
-/// Opens a file that is written line by line, as `put` would replace it: it is emptied. A new one has
-/// these permissions, less what the umask takes.
+/// Opens a file that is written line by line, as `put` would replace it: it is emptied. A new file
+/// has these permissions, minus those that the umask takes.
 ///
 /// # Errors
 /// As [`check`].
@@ -94,7 +94,7 @@ pub fn create(path: &Path, mode: u32) -> anyhow::Result<File> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(mode);
         if !is_special(path) {
-            // What a link leads to has been found: another one was put there since.
+            // The target of the link was resolved; if there is a link now, it was created since.
             options.custom_flags(libc::O_NOFOLLOW);
         }
         options.open(if is_special(path) { path } else { &target })
@@ -102,7 +102,7 @@ pub fn create(path: &Path, mode: u32) -> anyhow::Result<File> {
     open().map_err(|error| not_written(path, &error))
 }
 
-/// That the file the user has named cannot be written, why, and what helps.
+/// The error for a file that cannot be written, with cause and remedy.
 fn not_written(path: &Path, error: &io::Error) -> anyhow::Error {
     let remedy = match error.kind() {
         ErrorKind::NotFound => "make its directory, or choose another place",
@@ -111,7 +111,7 @@ fn not_written(path: &Path, error: &io::Error) -> anyhow::Error {
         }
         _ => "choose another place",
     };
-    // Of the same kind: a reader that went away is no failure.
+    // Keep the kind of error: a reader that went away is not a failure.
     let error = io::Error::new(error.kind(), format!("{error}; {remedy}"));
     anyhow::Error::new(error).context(format!("cannot write {}", path.display()))
 }
@@ -124,11 +124,10 @@ fn directory(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// What a link leads to, which need not exist: the link itself stays.
+/// The target of a link, which need not exist. The link itself stays.
 ///
 /// # Errors
-/// A name on the way is somebody else's, where everybody may make names; or there are too many
-/// links.
+/// A name on the way belongs to somebody else in a shared directory, or there are too many links.
 fn target(path: &Path) -> anyhow::Result<PathBuf> {
     let mut target = path.to_owned();
     for _ in 0..MAX_LINKS {
@@ -151,17 +150,18 @@ fn target(path: &Path) -> anyhow::Result<PathBuf> {
     bail!("cannot write {}: too many symbolic links", path.display())
 }
 
-/// Whether a name is neither root's nor this user's, in a directory that all share.
+/// Whether a name in a shared directory belongs neither to root nor to this user.
 fn is_planted(name: &Metadata, directory: &Path) -> bool {
     let is_shared = directory.metadata().is_ok_and(|about| about.mode() & SHARED == SHARED);
     let own = rustix::process::geteuid().as_raw();
     is_shared && name.uid() != 0 && name.uid() != own
 }
 
-/// A new file in the directory of `target`, to be renamed to it; `path` is what the user calls it.
+/// A new file in the directory of `target`, to be renamed to it. `path` is the name that the user
+/// gave.
 fn beside(target: &Path, path: &Path) -> anyhow::Result<NamedTempFile> {
     let directory = directory(target);
-    // What a run that was killed while it wrote has left.
+    // Remove files of runs that were killed while they wrote.
     numapilot_place::remove_stale_in(directory);
     let open = |new: &Path| OpenOptions::new().write(true).create_new(true).mode(0o666).open(new);
     numapilot_place::name_prefix("new")
@@ -197,7 +197,7 @@ mod tests {
             assert!(error.to_string().contains("belongs to user 65534"), "{error}");
         }
         assert_eq!(fs::read_to_string(&victim).unwrap(), "kept");
-        // Its own link is followed, and the permissions are those asked for.
+        // A link of the user is followed, and the permissions are those asked for.
         std::os::unix::fs::lchown(&link, Some(0), Some(0)).unwrap();
         fs::remove_file(&victim).unwrap();
         create(&link, 0o600).unwrap();
@@ -238,7 +238,7 @@ mod tests {
         fs::set_permissions(&own, Permissions::from_mode(0o600)).unwrap();
         put(&own, "two", Existing::Replace).unwrap();
         assert_eq!(mode(&own), 0o600);
-        // What the umask of this process makes of a file that anybody else creates.
+        // A file with the permissions that this process's umask leaves.
         fs::write(&plain, "").unwrap();
         put(&new, "one", Existing::Keep).unwrap();
         assert_eq!(mode(&new), mode(&plain));
@@ -261,7 +261,7 @@ mod tests {
         assert!(error.contains("belongs to user 4242"), "{error}");
         assert!(check(&link, Existing::Replace).is_err());
         assert_eq!(fs::read_to_string(&real).unwrap(), "one");
-        // Elsewhere another's file is replaced and stays that one's.
+        // Elsewhere the file of another user is replaced, and its owner stays.
         std::os::unix::fs::chown(&real, Some(4242), Some(4242)).unwrap();
         put(&real, "two", Existing::Replace).unwrap();
         assert_eq!(real.metadata().unwrap().uid(), 4242);

@@ -1,5 +1,5 @@
-//! Ctrl-C: the first asks for an orderly end, the second ends at once. SIGTERM and SIGHUP do the
-//! same; the exit status says which it was.
+//! Handles Ctrl-C: the first asks for an orderly end, the second ends the process at once. SIGTERM
+//! and SIGHUP do the same; the exit status shows which one it was.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,24 +11,24 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::{flag, low_level};
 
-/// With their numbers as the handlers keep them.
+/// The signals with their numbers as stored by the handlers.
 const SIGNALS: [(i32, usize); 3] = [(SIGINT, 2), (SIGTERM, 15), (SIGHUP, 1)];
 
 /// The last signal that asked for the end; 0 before the first.
 static LAST: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
-/// A flag that the first Ctrl-C sets; the second ends the process. What runs then is ended by the
-/// kernel and the guard.
+/// A flag that the first Ctrl-C sets. The second ends the process; the kernel and the guard then
+/// end running programs.
 ///
 /// # Errors
-/// Signals cannot be received.
+/// Fails if signals cannot be received.
 pub fn flag() -> anyhow::Result<Arc<AtomicBool>> {
     const WHAT: &str = "cannot receive signals";
     let flag = Arc::new(AtomicBool::new(false));
     let mut signals = Signals::new(SIGNALS.map(|(signal, _)| signal)).context(WHAT)?;
     for (signal, number) in SIGNALS {
-        // By the handlers themselves, in this order: one wakes whoever waits for the program, who
-        // sees the flag and then asks for the status.
+        // The handlers store both, in this order: a signal wakes the thread that waits for the
+        // program, which sees the flag and then reads the status.
         flag::register_usize(signal, Arc::clone(&LAST), number).context(WHAT)?;
         flag::register(signal, Arc::clone(&flag)).context(WHAT)?;
     }
@@ -44,9 +44,9 @@ pub fn flag() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
-/// The exit status of an orderly end after a signal, as shells have it: 128 and the signal's number.
+/// The exit status of an orderly end after a signal, as in shells: 128 plus the signal's number.
 pub fn status() -> ExitCode {
     let signal = u8::try_from(LAST.load(Ordering::Relaxed)).ok().filter(|signal| *signal > 0);
-    // SIGINT where nobody has sent one: another way of asking for the end.
+    // Without a signal, the end was requested in another way: SIGINT's status.
     ExitCode::from(128 + signal.unwrap_or(2))
 }

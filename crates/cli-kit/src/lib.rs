@@ -1,8 +1,8 @@
-//! What numapilot's command line programs share.
+//! The code that numapilot's command line programs share.
 //!
 //! Both programs, `numapilot` and `numapilot-lab`, parse with clap, print through [`terminal`],
-//! draw with [`svg`] and end as [`program`] says. A verb stays in its program; a module is here
-//! when verbs of both programs use it.
+//! draw with [`svg`], and exit as [`program`] defines. A verb belongs to its program; a module
+//! belongs here if verbs of both programs use it.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Manual pages from the argument table, so never out of date.
+//! Generates manual pages from the argument table, so they are never out of date.
 
 use std::fs;
 use std::io;
@@ -8,11 +8,11 @@ use anyhow::Context;
 use clap::Command;
 use clap_mangen::Man;
 
-/// Writes a page for each of these verbs (`numapilot-run.1`), and for each of theirs, into a
-/// directory, which is made; and whatever `more` writes there.
+/// Writes a page for each of these verbs (`numapilot-run.1`) and for each of their subcommands into
+/// a directory, which is created, and calls `more` to write further pages there.
 ///
 /// # Errors
-/// When the directory cannot be made or written.
+/// Fails if the directory cannot be created or written.
 pub fn write_verbs(
     command: Command,
     dir: &Path,
@@ -28,7 +28,7 @@ pub fn write_verbs(
         .with_context(|| format!("cannot write manual pages into {}", dir.display()))
 }
 
-/// The page of a command and those of its subcommands.
+/// Writes the page of a command and those of its subcommands.
 fn write(command: Command, dir: &Path) -> io::Result<()> {
     for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
         write(inner.clone(), dir)?;

@@ -1,4 +1,4 @@
-//! Where the nodes go: on an ellipse, in the order that keeps links short.
+//! Places nodes on an ellipse, in the order that keeps links short.
 //!
 //! Points of an ellipse are in convex position, so a straight line between two of them
 //! never runs through a third; links bow towards the centre to keep clear of the boxes.
@@ -7,13 +7,13 @@ use numapilot_topology::Machine;
 
 use crate::svg::Area;
 
-/// Least gap between two boxes, for lines to be seen in.
+/// Least gap between two boxes, so that lines between them are visible.
 const GAP: f64 = 46.0;
 /// How far a link bows towards the centre.
 const BOW: f64 = 0.3;
 
-/// Boxes of `width` by `height` for `n` nodes around the origin; `pull[a][b]` is how much
-/// a and b want to be near.
+/// Boxes of `width` by `height` for `n` nodes around the origin. `pull[a][b]` is how strongly a and
+/// b attract each other.
 pub fn places(n: usize, width: f64, height: f64, pull: &[Vec<f64>]) -> Vec<Area> {
     let order = order(n, pull);
     let mut ry = if n > 2 { height } else { 0.0 };
@@ -43,8 +43,8 @@ pub fn places(n: usize, width: f64, height: f64, pull: &[Vec<f64>]) -> Vec<Area>
     }
 }
 
-/// Linked nodes want to be near, and so do nodes of one package; where no links are
-/// known, the nearer by distance.
+/// The attraction between nodes: linked nodes and nodes of one package attract each other. If no
+/// links are known, nodes with smaller distances attract each other more.
 pub fn pull(machine: &Machine) -> Vec<Vec<f64>> {
     let n = machine.nodes.len();
     let package =
@@ -78,13 +78,13 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// As the data of a path.
+    /// The curve as the data of an SVG path.
     pub fn path(&self) -> String {
         let ((x0, y0), (cx, cy), (x1, y1)) = (self.from, self.control, self.to);
         format!("M{x0} {y0}Q{cx} {cy} {x1} {y1}")
     }
 
-    /// The place after this share of the way.
+    /// The point at this parameter, 0 to 1.
     pub fn at(&self, share: f64) -> (f64, f64) {
         let rest = 1.0 - share;
         let of = |from: f64, control: f64, to: f64| {
@@ -94,7 +94,7 @@ impl Curve {
     }
 }
 
-/// A curve from centre to centre, over whose ends boxes are drawn.
+/// A curve from centre to centre; boxes are drawn over its ends.
 pub fn curve(from: &Area, to: &Area, centre: (f64, f64)) -> Curve {
     let middle = |a: &Area| (a.x + a.width / 2.0, a.y + a.height / 2.0);
     let (from, to) = (middle(from), middle(to));
@@ -103,15 +103,15 @@ pub fn curve(from: &Area, to: &Area, centre: (f64, f64)) -> Curve {
     Curve { from, control, to }
 }
 
-/// Slot 0 is on the upper left, the others follow clockwise; no slot is at the very top,
-/// so that even numbers split into a left and a right half.
+/// The direction of a slot. Slot 0 is on the upper left, and the others follow clockwise. No slot
+/// is at the very top, so even numbers split into a left and a right half.
 fn direction(slot: usize, n: usize) -> (f64, f64) {
     let turn = (index(slot) + 0.5) / index(n);
     let angle = std::f64::consts::TAU * turn + std::f64::consts::PI * offset(n);
     (angle.cos(), angle.sin())
 }
 
-/// Start angle in half turns: two nodes lie side by side, four form a rectangle.
+/// Start angle in half turns: two nodes are side by side, four form a rectangle.
 fn offset(n: usize) -> f64 {
     if n == 2 { 0.5 } else { 1.0 }
 }
@@ -123,8 +123,8 @@ fn index(i: usize) -> f64 {
     value
 }
 
-/// `order[slot]` = node. Starts with ids in order and swaps while that shortens the links;
-/// every swap that is kept lowers the cost, so it ends.
+/// `order[slot]` = node. Begins with IDs in order, and swaps nodes while that shortens the links.
+/// Every swap that is kept lowers the cost, so the loop ends.
 fn order(n: usize, pull: &[Vec<f64>]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..n).collect();
     let cost = |order: &[usize]| -> f64 {
@@ -136,11 +136,11 @@ fn order(n: usize, pull: &[Vec<f64>]) -> Vec<usize> {
                 sum += (ca - cb).hypot(sa - sb) * pull[order[a]][order[b]];
             }
         }
-        // Among orders of equal length, the one that reads best.
+        // Among orders of equal length, the most readable one wins.
         sum - 1e-6 * reading(order)
     };
     let mut best = cost(&order);
-    // Each round is n^4: beyond this the order of ids has to do.
+    // Each round is n^4: above this size the order of IDs is used.
     if n > 24 {
         return order;
     }
@@ -163,8 +163,8 @@ fn order(n: usize, pull: &[Vec<f64>]) -> Vec<usize> {
     }
 }
 
-/// Turned and mirrored, which keeps all lengths, so that ids rise as one reads: downwards
-/// first, then to the right.
+/// Rotates and mirrors the order, which keeps all lengths, so that IDs rise in reading order:
+/// downwards first, then to the right.
 fn upright(order: &[usize]) -> Vec<usize> {
     let n = order.len();
     let turned = |turn: usize, mirror: bool| -> Vec<usize> {
@@ -179,7 +179,7 @@ fn upright(order: &[usize]) -> Vec<usize> {
         .unwrap_or_default()
 }
 
-/// How much ids rise downwards and, less so, to the right.
+/// How much IDs rise downwards and, with less weight, to the right.
 fn reading(order: &[usize]) -> f64 {
     let place = |slot| {
         let (cos, sin) = direction(slot, order.len());

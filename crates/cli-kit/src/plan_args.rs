@@ -1,4 +1,4 @@
-//! The options that make a plan: numactl's and ours, over a profile.
+//! The options that make a plan: numactl's and our own, on top of a profile.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -15,13 +15,13 @@ use numapilot_place::{
 
 use crate::terminal::Terminal;
 
-/// Variables that decide which code runs: a file from elsewhere does not set them silently.
+/// Variables that decide which code runs. If a profile sets one, the user is told.
 const LOADERS: [&str; 4] = ["LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "PATH"];
 
-/// Reads a profile, and says when it sets a variable that decides which code runs.
+/// Reads a profile, and prints a notice if it sets a variable that decides which code runs.
 ///
 /// # Errors
-/// When the profile cannot be used.
+/// Fails if the profile cannot be used.
 pub fn load_profile(terminal: &Terminal, path: &Path) -> anyhow::Result<Plan> {
     let plan = Plan::load(path)?;
     for name in LOADERS {
@@ -39,10 +39,10 @@ pub fn load_profile(terminal: &Terminal, path: &Path) -> anyhow::Result<Plan> {
 /// A variable and its value.
 pub type Variable = (OsString, OsString);
 
-/// What a program is run under.
+/// The options of a plan.
 #[derive(clap::Args, Debug, Default)]
 pub struct PlanArgs {
-    /// Take the plan from FILE; options given here come on top.
+    /// Take the plan from FILE; other options override it.
     #[arg(long, value_name = "FILE", help_heading = "Plan")]
     profile: Option<PathBuf>,
 
@@ -76,8 +76,8 @@ pub struct PlanArgs {
     #[arg(short = 'b', long, help_heading = "As numactl")]
     balancing: bool,
 
-    /// Take all CPUs and nodes for usable, also those that the affinity of this process leaves
-    /// out (isolated CPUs); the kernel has the last word.
+    /// Treat all CPUs and nodes as usable, including those outside this process's affinity
+    /// (isolated CPUs); the kernel decides in the end.
     #[arg(short = 'a', long, help_heading = "As numactl")]
     all: bool,
 
@@ -90,32 +90,32 @@ pub struct PlanArgs {
     physcpubind: Option<String>,
 }
 
-/// One memory policy at the most.
+/// At most one memory policy.
 #[derive(clap::Args, Debug, Default)]
 #[group(multiple = false)]
 struct PolicyArgs {
-    /// Pages in turn over NODES (0-2,4  !0  +0  all  same  netdev:eth0  block:sda  pci:ADDRESS
+    /// Interleave pages over NODES (0-2,4  !0  +0  all  same  netdev:eth0  block:sda  pci:ADDRESS
     /// file:PATH  ip:ADDRESS).
     #[arg(short = 'i', long, value_name = "NODES", value_parser = given(), help_heading = "As numactl")]
     interleave: Option<String>,
 
-    /// Pages in turn over NODES, each node by the kernel's weight for it.
+    /// Interleave pages over NODES by the kernel's weight for each node.
     #[arg(short = 'w', long, value_name = "NODES", value_parser = given(), help_heading = "As numactl")]
     weighted_interleave: Option<String>,
 
-    /// Memory of NODES only.
+    /// Use memory of NODES only.
     #[arg(short = 'm', long, value_name = "NODES", value_parser = given(), help_heading = "As numactl")]
     membind: Option<String>,
 
-    /// Memory of NODE first.
+    /// Prefer memory of NODE.
     #[arg(short = 'p', long, value_name = "NODE", value_parser = given(), help_heading = "As numactl")]
     preferred: Option<String>,
 
-    /// Memory of NODES first.
+    /// Prefer memory of NODES.
     #[arg(short = 'P', long, value_name = "NODES", value_parser = given(), help_heading = "As numactl")]
     preferred_many: Option<String>,
 
-    /// Memory of the node whose CPU touches it first, as an explicit policy.
+    /// Use memory of the node whose CPU touches it first, as an explicit policy.
     #[arg(short = 'l', long, help_heading = "As numactl")]
     localalloc: bool,
 }
@@ -126,19 +126,19 @@ impl PlanArgs {
         if self.all { Reach::All } else { Reach::Allowed }
     }
 
-    /// The profile, and the machine-wide settings that were asked for in so many words beside
-    /// it: those need no announcement.
+    /// The profile, and the machine-wide settings that other options asked for: those need no
+    /// announcement.
     pub fn profile(&self) -> Option<(PathBuf, Vec<Setting>)> {
         let thp = self.thp.map(|_| Setting::Thp);
         let balancing = self.numa_balancing.map(|_| Setting::NumaBalancing);
         Some((self.profile.clone()?, thp.into_iter().chain(balancing).collect()))
     }
 
-    /// The profile, or a plan that changes nothing, with the options on top; and variables
-    /// that a profile could not hold, because they are not UTF-8.
+    /// The profile, or else a plan that changes nothing, overridden by the options; and variables
+    /// that a profile cannot hold, because they are not UTF-8.
     ///
     /// # Errors
-    /// When the profile cannot be used, or `same` has nothing to be the same as.
+    /// Fails if the profile cannot be used, or if `same` refers to nothing.
     pub fn plan(self, terminal: &Terminal) -> anyhow::Result<(Plan, Vec<Variable>)> {
         let mut plan = match &self.profile {
             Some(path) => load_profile(terminal, path)?,
@@ -152,7 +152,7 @@ impl PlanArgs {
         plan.numa_balancing = self.numa_balancing.unwrap_or(plan.numa_balancing);
         let mut raw = Vec::new();
         for (name, value) in self.env {
-            // The last one counts, whatever its form.
+            // The last one counts, in either form.
             raw.retain(|(known, _)| *known != name);
             match (name.to_str(), value.to_str()) {
                 (Some(name), Some(value)) => {
@@ -169,8 +169,8 @@ impl PlanArgs {
             same(nodes, None)?;
         }
         plan.memory.balancing |= self.balancing;
-        // Where it runs is one question with two ways to say it: the options' way replaces
-        // the profile's.
+        // CPUs can be given in two ways; an option of one kind replaces the profile's setting of
+        // the other.
         if cpu_nodes.is_some() || self.physcpubind.is_some() {
             plan.cpu_nodes = cpu_nodes;
             plan.cpus = self.physcpubind;
@@ -215,12 +215,12 @@ impl PolicyArgs {
     }
 }
 
-/// Nodes: none are not all, which a profile without them means.
+/// Requires nodes: an empty list would mean all nodes, as in a profile without them.
 fn given() -> NonEmptyStringValueParser {
     NonEmptyStringValueParser::new()
 }
 
-/// A choice among names, shown in the help.
+/// A choice among names, which the help lists.
 fn names<T: Copy + Clone + Send + Sync + 'static>(
     all: &'static [T],
     name: fn(T) -> &'static str,

@@ -1,4 +1,4 @@
-//! The main function of a program: parse, run, say once what went wrong, choose the exit status.
+//! The main function of a program: parse, run, print an error once, choose the exit status.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -10,23 +10,23 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::terminal::{ColorChoice, Terminal, is_broken_pipe};
 
-/// numapilot's own failure, as env(1) and timeout(1) have it: never mistaken for the
-/// status of the program it runs.
+/// Exit status of numapilot's own failures, as for env(1) and timeout(1): it is never mistaken for
+/// the status of the program that it runs.
 pub const OWN_FAILURE: u8 = 125;
 
-/// Below this the stack overflows while the options are read.
+/// With a smaller stack, it overflows while the options are parsed.
 const LEAST_STACK: u64 = 256 << 10;
 
 /// The command line of a program.
 pub trait Program: Parser {
-    /// When colours are used.
+    /// When to use colours.
     fn color(&self) -> ColorChoice;
 
-    /// Does what was asked for.
+    /// Runs the command.
     ///
     /// # Errors
-    /// numapilot's own failures, each with cause and remedy; the status of a program that
-    /// was run is the `ExitCode`.
+    /// numapilot's own failures, each with cause and remedy. The status of a program that was run
+    /// is the `ExitCode`.
     fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode>;
 
     /// The exit status of an error that only this program knows.
@@ -35,7 +35,7 @@ pub trait Program: Parser {
     }
 }
 
-/// Runs the program; its exit status.
+/// Runs the program and returns its exit status.
 #[must_use]
 pub fn main<P: Program>() -> ExitCode {
     let limit = getrlimit(Resource::Stack).current;
@@ -45,13 +45,13 @@ pub fn main<P: Program>() -> ExitCode {
     }
 }
 
-/// A function of its own, whose stack is small.
+/// A separate function, to keep its stack frame small.
 #[inline(never)]
 fn too_little_stack(bytes: u64) -> ExitCode {
-    // Nothing can be done about a closed stderr.
+    // A failure to write to stderr cannot be reported.
     let _ = writeln!(
         std::io::stderr(),
-        "numapilot: error: the stack may have {} KiB only (ulimit -s); numapilot needs {} KiB: \
+        "numapilot: error: the stack is limited to {} KiB (ulimit -s); numapilot needs {} KiB: \
          raise the limit, and set it for the program alone with sh -c 'ulimit -s {}; exec ...'",
         bytes >> 10,
         LEAST_STACK >> 10,
@@ -66,7 +66,7 @@ fn run<P: Program>() -> ExitCode {
         Ok(program) => program,
         Err(error) => {
             let ok = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-            // Nothing can be done about a closed stderr.
+            // A failure to write to stderr cannot be reported.
             let _ = error.print();
             return if ok { ExitCode::SUCCESS } else { ExitCode::from(OWN_FAILURE) };
         }

@@ -1,5 +1,4 @@
-//! Before a verb does anything: what killed runs have left is put back, and what a live one holds
-//! is said.
+//! Runs before a verb: puts back what killed runs have left, and reports what live ones hold.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,18 +9,18 @@ use serde::Serialize;
 
 use crate::terminal::Terminal;
 
-/// What a verb wants in order before it begins.
+/// The checks before a verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settle {
-    /// What the dead have left is put back.
+    /// Put back what killed runs have left.
     Dead,
-    /// Beside that, the user learns what another run holds: what is measured or read meanwhile
-    /// is not the machine's own.
+    /// In addition, tell the user what another run holds: measurements meanwhile are not of the
+    /// machine's own settings.
     Measuring,
 }
 
 impl Settle {
-    /// Does it; nothing is said where nothing was to be done, and no failure stops the verb.
+    /// Does the checks. Prints nothing if there was nothing to do; no failure stops the verb.
     pub fn before(self, terminal: &Terminal) {
         let settled = put_back();
         if !settled.done.is_empty() {
@@ -41,18 +40,18 @@ impl Settle {
     }
 }
 
-/// What became of what the dead had left, for people.
+/// The result of putting back, for people.
 #[derive(Debug, Default)]
 pub struct Settled {
     done: Vec<String>,
     failed: Vec<String>,
 }
 
-/// Puts back what the dead have left: programs first, which may use the rest, then settings, CPUs
-/// and files.
+/// Puts back what killed runs have left: programs first, because they may use the rest, then
+/// settings, CPUs and files.
 pub fn put_back() -> Settled {
     let mut settled = Settled { done: guard::end_stale_groups(), failed: Vec::new() };
-    // A user without a place for a journal has left nothing.
+    // Without a place for a journal, this user has left nothing.
     if let Ok(journal) = SettingsJournal::system() {
         match journal.restore(false) {
             Ok(outcomes) => settled.settings(&outcomes),
@@ -88,13 +87,13 @@ impl Settled {
     }
 }
 
-/// What other runs were found to hold since the verb began.
+/// Settings that other runs were found to hold since the verb began.
 static HELD: Mutex<Vec<Holder>> = Mutex::new(Vec::new());
 
-/// What other runs hold or have held since the verb began, as far as it was looked; each is said
+/// Settings that other runs hold, or were found to hold since the verb began; each is reported
 /// once.
 pub fn held_settings(terminal: &Terminal) -> Vec<Holder> {
-    // A list is whole whatever happened to the thread that used it.
+    // The list is valid even if a thread that used it panicked.
     let mut known = HELD.lock().unwrap_or_else(PoisonError::into_inner);
     for holder in holders() {
         if !known.contains(&holder) {
@@ -107,9 +106,9 @@ pub fn held_settings(terminal: &Terminal) -> Vec<Holder> {
     known.clone()
 }
 
-/// What other runs hold. What a run holds that this process belongs to was asked for.
+/// Settings that other runs hold, except runs that this process belongs to: those were asked for.
 pub fn holders() -> Vec<Holder> {
-    // Whoever has no place for a journal sees nobody's.
+    // Without a place for a journal, no other journal is visible.
     let mut holders =
         SettingsJournal::system().and_then(|journal| journal.holders()).unwrap_or_default();
     if !holders.is_empty() {
@@ -119,7 +118,7 @@ pub fn holders() -> Vec<Holder> {
     holders
 }
 
-/// A result for programs, with what other runs held while it was measured.
+/// A result for programs, with the settings that other runs held while it was measured.
 #[derive(Serialize)]
 pub struct Measured<T> {
     #[serde(flatten)]
@@ -129,7 +128,7 @@ pub struct Measured<T> {
 }
 
 impl<T> Measured<T> {
-    /// Looks for what is held at the end as well.
+    /// Also checks for settings that are held at the end.
     pub fn new(terminal: &Terminal, result: T) -> Self {
         Self { result, held_settings: held_settings(terminal) }
     }

@@ -1,4 +1,5 @@
-//! What is being done: on a terminal in one line that changes, else only what matters.
+//! Shows what is being done: on a terminal in one line that changes, otherwise only important
+//! messages.
 
 use std::time::Duration;
 
@@ -6,32 +7,32 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::terminal::{Terminal, printable};
 
-/// The line on the terminal.
+/// The status line on the terminal.
 pub struct StatusLine<'a> {
     terminal: &'a Terminal,
     bar: ProgressBar,
 }
 
 impl<'a> StatusLine<'a> {
-    /// An empty line; hidden where nobody could see it.
+    /// An empty line; hidden without a terminal.
     pub fn new(terminal: &'a Terminal) -> Self {
         let bar = ProgressBar::new(0);
         if !terminal.is_interactive() {
             bar.set_draw_target(ProgressDrawTarget::hidden());
         }
-        // The template is fixed; were it wrong, the plain bar would do.
+        // The template is fixed; if it were wrong, the plain bar would do.
         if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
             bar.set_style(style);
         }
         Self { terminal, bar }
     }
 
-    /// Whether nobody would see it.
+    /// Whether the line is hidden.
     pub fn is_hidden(&self) -> bool {
         self.bar.is_hidden()
     }
 
-    /// What is being done now; nothing without a terminal.
+    /// Shows the present action; does nothing without a terminal.
     pub fn show(&self, text: String) {
         if !self.bar.is_hidden() {
             self.bar.set_message(printable(&text));
@@ -39,17 +40,17 @@ impl<'a> StatusLine<'a> {
         }
     }
 
-    /// A line that stays.
+    /// Prints a line that stays.
     pub fn say(&self, text: &str) {
         self.bar.suspend(|| self.terminal.say(text));
     }
 
-    /// A warning that stays.
+    /// Prints a warning that stays.
     pub fn warn(&self, text: &str) {
         self.bar.suspend(|| self.terminal.warn(text));
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }

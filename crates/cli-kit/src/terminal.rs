@@ -1,8 +1,8 @@
-//! What every verb needs of the terminal: colours, tables, units, errors.
+//! Terminal output for all verbs: colours, tables, units, errors.
 //!
-//! Colours follow `--color`, then NO_COLOR and CLICOLOR_FORCE, then whether the stream
-//! is a terminal (anstream's rules). Standard output carries results only; everything
-//! said along the way goes to standard error.
+//! Colours follow `--color`, then NO_COLOR and CLICOLOR_FORCE, then whether the stream is a
+//! terminal (anstream's rules). Standard output carries results only; all other messages go to
+//! standard error.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -24,7 +24,7 @@ pub enum ColorChoice {
 
 /// Headings.
 pub const BOLD: Style = Style::new().bold();
-/// What matters less.
+/// Less important text.
 pub const DIM: Style = Style::new().dimmed();
 /// Works, won, improved.
 pub const GOOD: Style = AnsiColor::Green.on_default();
@@ -49,7 +49,7 @@ impl Terminal {
         Self(())
     }
 
-    /// Standard output; escape codes are removed where they are not wanted.
+    /// Standard output; escape codes are removed if they are not wanted.
     pub fn out(&self) -> impl Write + use<> {
         anstream::stdout().lock()
     }
@@ -69,15 +69,15 @@ impl Terminal {
         terminal_size::terminal_size_of(io::stdout()).map_or(80, |(width, _)| width.0.into())
     }
 
-    /// What is done, on standard error.
+    /// Prints a message on standard error.
     pub fn say(&self, message: impl Display) {
-        // A closed stderr must not end a run that works.
+        // A closed stderr must not end the run.
         let _ = writeln!(self.err(), "numapilot: {}", printable_lines(&message.to_string()));
     }
 
-    /// Something the user should know but that stops nothing.
+    /// Prints a warning, which stops nothing.
     pub fn warn(&self, message: impl Display) {
-        // A closed stderr must not end a run that works.
+        // A closed stderr must not end the run.
         let _ = writeln!(
             self.err(),
             "numapilot: {WARN}warning:{WARN:#} {}",
@@ -85,9 +85,9 @@ impl Terminal {
         );
     }
 
-    /// The chain of causes, once.
+    /// Prints an error with its causes.
     pub fn error(&self, error: &anyhow::Error) {
-        // Nothing can be done about a closed stderr.
+        // A failure to write to stderr cannot be reported.
         let _ = writeln!(
             self.err(),
             "numapilot: {BAD}error:{BAD:#} {}",
@@ -98,7 +98,7 @@ impl Terminal {
     /// Writes one JSON value and a newline.
     ///
     /// # Errors
-    /// When standard output cannot be written.
+    /// Fails if standard output cannot be written.
     pub fn json(&self, value: &impl serde::Serialize) -> anyhow::Result<()> {
         let mut out = self.out();
         serde_json::to_writer_pretty(&mut out, value)?;
@@ -107,14 +107,14 @@ impl Terminal {
     }
 }
 
-/// Text that others have chosen (names of processes, files, hosts, models), as it can be shown:
-/// control characters, which would steer the terminal or break a line, are written as `\x1b`, and
-/// so are those that turn the direction of writing.
+/// Makes text from elsewhere (names of processes, files, hosts, models) printable. Control
+/// characters, which would steer the terminal or break a line, are written as `\x1b`, and so are
+/// characters that change the writing direction.
 pub fn printable(text: &str) -> String {
     shown(text, |_| false)
 }
 
-/// The same of text that has lines of its own.
+/// The same for text that has several lines.
 pub fn printable_lines(text: &str) -> String {
     shown(text, |character| matches!(character, '\n' | '\t'))
 }
@@ -134,7 +134,7 @@ fn shown(text: &str, is_kept: impl Fn(char) -> bool) -> String {
     shown
 }
 
-/// Whether the reader of our output went away, which is not an error.
+/// Whether the reader of the output went away, which is not an error.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
@@ -144,7 +144,7 @@ pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     })
 }
 
-/// An aligned table without lines; columns in `right` are numbers.
+/// An aligned table without lines; the columns in `right` are aligned to the right.
 pub fn table(header: &[&str], right: &[usize]) -> Table {
     let mut table = Table::new();
     table.load_style(comfy_table::presets::NOTHING);
@@ -158,13 +158,13 @@ pub fn table(header: &[&str], right: &[usize]) -> Table {
     table
 }
 
-/// A table without spaces at the ends of its lines.
+/// The text of a table without spaces at the ends of its lines.
 pub fn trimmed(table: &impl ToString) -> String {
     table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// A text in lines of at most `width` characters, the first after `first` and the others after
-/// `next`; a word that is longer has a line of its own. Ends with the end of a line.
+/// Wraps a text into lines of at most `width` characters, the first after `first` and the others
+/// after `next`. A longer word has its own line. Ends with a newline.
 pub fn wrap(text: &str, width: usize, first: &str, next: &str) -> String {
     let count = |text: &str| text.chars().count();
     let mut out = first.to_owned();
@@ -184,14 +184,14 @@ pub fn wrap(text: &str, width: usize, first: &str, next: &str) -> String {
         }
         out += word;
         column += count(word);
-        // Spaces at the beginning of a line are the end of the one before.
+        // Spaces at the beginning of a line belong to the end of the one before.
         begins &= word.is_empty();
     }
     out.push('\n');
     out
 }
 
-/// What is left of a long job: `12 s`, `3 min`, `1.5 h`.
+/// The remaining time of a long job: `12 s`, `3 min`, `1.5 h`.
 pub fn left_time(s: f64) -> String {
     match s {
         s if s < 90.0 => format!("{s:.0} s"),
@@ -224,7 +224,7 @@ pub fn bytes(n: u64) -> String {
     format!("{value:.*} {}", three_digits(value), UNITS[unit])
 }
 
-/// Seconds in the unit that reads best: `1.23 s`, `45.6 ms`, `789 ns`.
+/// Seconds in the most readable unit: `1.23 s`, `45.6 ms`, `789 ns`.
 pub fn seconds(s: f64) -> String {
     let (value, unit) = match s {
         s if s >= 0.9995 || s == 0.0 => (s, "s"),

@@ -1,11 +1,11 @@
-//! Durations, sizes and whole numbers as people write them on a command line.
+//! Parses durations, sizes and whole numbers as people write them on a command line.
 
 use std::fmt::Display;
 use std::ops::{Bound, RangeBounds};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// `90`, `90s`, `1.5m`, `2h`, `500ms`.
+/// Parses a duration such as `90`, `90s`, `1.5m`, `2h` or `500ms`.
 ///
 /// # Errors
 /// The text is not a duration; the message says how to write one.
@@ -23,7 +23,8 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * scale).ok().filter(|d| !d.is_zero()).ok_or_else(bad)
 }
 
-/// `100`: milliseconds, as perf's `-I` and `--timeout` have them; with a unit as [`duration`].
+/// Parses milliseconds such as `100`, as in perf's `-I` and `--timeout`; with a unit as
+/// [`duration`].
 ///
 /// # Errors
 /// The text is not a duration; the message says how to write one.
@@ -37,7 +38,7 @@ pub fn milliseconds(text: &str) -> Result<Duration, String> {
     Some(Duration::from_millis(number)).filter(|time| !time.is_zero()).ok_or_else(bad)
 }
 
-/// As [`duration`], or none: `0`.
+/// Parses a [`duration`], or `0` for none.
 ///
 /// # Errors
 /// The text is not a duration; the message says how to write one.
@@ -45,7 +46,7 @@ pub fn span(text: &str) -> Result<Duration, String> {
     if text == "0" || text == "0s" { Ok(Duration::ZERO) } else { duration(text) }
 }
 
-/// `8G`, `512m`, `1.5 GiB`, `4096`: binary units, in capitals or not.
+/// Parses a size such as `8G`, `512m`, `1.5 GiB` or `4096`: binary units, in upper or lower case.
 ///
 /// # Errors
 /// The text is not a size; the message says how to write one.
@@ -62,14 +63,14 @@ pub fn size(text: &str) -> Result<u64, String> {
     };
     let number: f64 = number.parse().map_err(|_| bad())?;
     let bytes = number * f64::from(1u32 << (shift / 2)) * f64::from(1u32 << (shift - shift / 2));
-    // Above 2^53 the conversion rounds, far below a page of error; it saturates at the top.
+    // Above 2^53 the conversion rounds by far less than a page; it saturates at the top.
     if bytes >= 1.0 && bytes.is_finite() { Ok(bytes as u64) } else { Err(bad()) }
 }
 
 /// A parser of whole numbers within a range, for clap.
 ///
 /// # Errors
-/// The parser's: that the text is no whole number, or which bound it breaks.
+/// The parser fails if the text is not a whole number, and names the bound that it breaks.
 pub fn whole<T>(
     range: impl RangeBounds<T> + Clone + Send + Sync + 'static,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
@@ -92,7 +93,7 @@ where
     }
 }
 
-/// `2`, `2%`, `0.5%`: a share in percent, above 0 and below 100.
+/// Parses a share in percent, above 0 and below 100: `2`, `2%`, `0.5%`.
 ///
 /// # Errors
 /// The text is not a percentage; the message says how to write one.
@@ -103,7 +104,7 @@ pub fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// As [`percent`], or none: `0`.
+/// Parses a [`percent`], or `0` for none.
 ///
 /// # Errors
 /// The text is not a percentage; the message says how to write one.

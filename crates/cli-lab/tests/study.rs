@@ -253,7 +253,7 @@ fn what_does_not_exist_is_named() {
     error(&["run", "Z9"], "there is no experiment 'Z9'; there are A1");
     error(&["run"], "required");
     error(&["run", "tiny.toml", "tiny.toml"], "two experiments T1");
-    error(&["run", "tiny.toml", "--output", "/dev/null"], "no regular file");
+    error(&["run", "tiny.toml", "--output", "/dev/null"], "not a regular file");
     error(&["run", "tiny.toml", "--jobs", "0"], "--jobs");
     fs::write(place.path("tiny.toml"), "id = 3").unwrap();
     error(&["run", "tiny.toml"], "tiny.toml is not an experiment");

@@ -1,4 +1,4 @@
-//! The verbs of numapilot-lab, which is found and executed as git and cargo do with their
+//! The verbs of numapilot-lab. numapilot finds and executes it as git and cargo do with their
 //! commands.
 
 use std::ffi::{OsStr, OsString};
@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::anyhow;
 use numapilot_place::own_program;
 
-/// The program that has them.
+/// The program that has these verbs.
 pub const PROGRAM: &str = "numapilot-lab";
 /// The verbs.
 const VERBS: [&str; 3] = ["lab", "bench", "study"];
@@ -35,7 +35,7 @@ pub fn is_asked_for(arguments: &[OsString]) -> bool {
     }
 }
 
-/// Becomes numapilot-lab, with the same arguments; why it could not.
+/// Becomes numapilot-lab, with the same arguments. Returns only if that fails, with the reason.
 pub fn execute() -> anyhow::Error {
     let Some(program) = own_program(PROGRAM) else {
         return anyhow!(

@@ -43,7 +43,7 @@ impl Program for Cli {
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     if elsewhere::is_asked_for(&words) {
-        // What comes back is the failure.
+        // It returns only on failure.
         Terminal::new(ColorChoice::Auto).error(&elsewhere::execute());
         return ExitCode::from(OWN_FAILURE);
     }

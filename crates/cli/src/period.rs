@@ -1,10 +1,10 @@
-//! How often a verb looks or decides, said as perf says it.
+//! The period in which a verb samples or decides, as an option in perf's form.
 
 use std::time::Duration;
 
 use numapilot_cli_kit::units;
 
-/// Beside the verb's own option, whose id is `interval`.
+/// An addition to the verb's own option, whose ID is `interval`.
 #[derive(clap::Args)]
 pub struct AsPerf {
     /// The same in milliseconds, as perf has it.
@@ -14,7 +14,7 @@ pub struct AsPerf {
 }
 
 impl AsPerf {
-    /// What was said here, or with the verb's own option.
+    /// The period given with this option, or `own`.
     pub fn or(&self, own: Duration) -> Duration {
         self.interval_ms.unwrap_or(own)
     }

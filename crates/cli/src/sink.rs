@@ -1,5 +1,5 @@
-//! What a verb writes while a program of the user's runs under it. A reader that goes away, or a
-//! disk that is full, ends the output and not the program.
+//! The output of a verb while it runs a program of the user. If the reader goes away or the disk is
+//! full, the output ends, but not the program.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use numapilot_cli_kit::terminal::Terminal;
 
-/// Where it goes.
+/// The destination.
 enum To {
     Out,
     Err,
@@ -43,22 +43,23 @@ impl Sink {
         Self { terminal, to, program_runs: false, stopped: false }
     }
 
-    /// From now on a program of the user's runs under this process: what cannot be written is
-    /// said once, nothing more is written, and the program goes on.
+    /// Call this when a program of the user starts. From then on, a failed write is reported once,
+    /// nothing more is written, and the program continues.
     pub fn program_runs(&mut self) {
         self.program_runs = true;
     }
 
-    /// It has ended: what cannot be written from now on is an error again, unless that was said.
+    /// Call this when the program has ended. From then on, a failed write is an error again, unless
+    /// it was already reported.
     pub fn program_ended(&mut self) {
         self.program_runs = false;
     }
 
-    /// Writes a text, at once: the program may write to the same place, and whoever reads
-    /// wants it now.
+    /// Writes a text without buffering: the program may write to the same place, and the reader
+    /// needs it now.
     ///
     /// # Errors
-    /// When it cannot be written and no program of the user's runs.
+    /// Fails if the text cannot be written and no program of the user runs.
     pub fn write(&mut self, text: &str) -> anyhow::Result<()> {
         if self.stopped {
             return Ok(());
@@ -75,8 +76,8 @@ impl Sink {
         self.settle(written)
     }
 
-    /// Says that something beside this output, such as a recording, cannot be written, once it
-    /// is closed for that.
+    /// Reports that another output, such as a recording, cannot be written; the caller has closed
+    /// it.
     ///
     /// # Errors
     /// As [`Sink::write`].

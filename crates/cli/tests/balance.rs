@@ -1,12 +1,13 @@
-//! `numapilot balance` as a user runs it. This machine may have one node: moving pages is tested
-//! on simulated memory, beside the code.
+//! Tests of `numapilot balance` as a user runs it. This machine may have one node: moving pages is
+//! tested on simulated memory, beside the code.
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
 use std::fs;
 
 use assert_cmd::Command;
 use numapilot_balance::adaptive::Settings;
-use numapilot_balance::trace::{Header, Recorded, Writer};
+use numapilot_balance::paper::Spread;
+use numapilot_balance::trace::{Header, Reader, Recorded, Writer};
 use numapilot_balance::{Access, Evidence, Nodes, Order, Page, Setup, Why};
 use numapilot_topology::{Machine, NodeId};
 use predicates::prelude::*;
@@ -37,7 +38,7 @@ fn the_status_of_the_program_is_passed_through() {
         }
     }
     balance(&["--", "sh", "-c", "kill -9 $$"]).assert().failure();
-    // As with run, stat, tune and top no `--` is needed.
+    // As for run, stat, tune and top, `--` is optional.
     balance(&["sh", "-c", "echo $0; exit 7", "--json"]).assert().code(7).stdout("--json\n");
     balance(&["--", "/nonexistent/program"]).assert().code(127);
     balance(&["--", "/etc/passwd"]).assert().code(126);
@@ -62,8 +63,35 @@ fn processes_that_are_not_there_are_named() {
     balance(&["-I", "500", "--", "true"]).assert().code(0);
 }
 
-/// A trace of one process whose 60 pages on node 0 are used from node 1: two intervals, of
-/// which the second moves them, with `orders` in place of those it gives.
+#[test]
+fn a_recording_has_the_options_of_the_decision() {
+    if !many_nodes() {
+        println!("skipped: needs two nodes, this machine has one");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("trace");
+    let name = file.to_str().unwrap();
+    let budget = Settings { bytes_per_second: 3 << 20, ..Settings::default() };
+    for (options, setup) in [
+        (&["--budget", "3M"][..], Setup::Default(budget)),
+        (
+            &["--mode", "paper", "--spread", "text"],
+            Setup::Paper { spread: Spread::Inverse, seed: 1 },
+        ),
+    ] {
+        let mut command = balance(&[options, &["--record", name, "--", "true"]].concat());
+        let output = command.assert().success().get_output().clone();
+        let Ok(trace) = fs::read(&file) else {
+            println!("skipped: {}", String::from_utf8_lossy(&output.stderr).trim());
+            return;
+        };
+        assert_eq!(Reader::begin(&trace[..]).unwrap().header().setup, setup);
+    }
+}
+
+/// A trace of one process whose 60 pages on node 0 are used from node 1. Of its two intervals, the
+/// second moves the pages; `orders` replaces the orders it gives.
 fn trace(orders: Vec<Order>) -> Vec<u8> {
     let setup = Setup::Default(Settings::default());
     let header = Header { nodes: Nodes::of(&Machine::uniform(2, 1)), setup };
@@ -133,10 +161,10 @@ fn traces_that_cannot_be_replayed_say_why() {
         balance(&["replay", name]).assert().code(125).stderr(predicate::str::contains(why));
     };
     let whole = trace(moves());
-    fails(&whole[..whole.len() - 9], "ends in the midst, after 1 whole intervals");
-    fails(&whole[..whole.len() - 4], "ends in the midst, after 2 whole intervals");
-    fails(b"", "this is no trace");
-    fails(b"something else altogether", "this is no trace");
+    fails(&whole[..whole.len() - 9], "ends early, after 1 whole intervals");
+    fails(&whole[..whole.len() - 4], "ends early, after 2 whole intervals");
+    fails(b"", "this is not a trace");
+    fails(b"something else altogether", "this is not a trace");
     fails(&trace(moves()[1..].to_vec()), "interval 2 of process 42: the orders are not those");
     balance(&["replay", "/nonexistent/trace"])
         .assert()

@@ -1,4 +1,4 @@
-//! `numapilot doctor`: the same checks for every user, with the states each one has.
+//! Tests of `numapilot doctor`: every user gets the same checks, with different states.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
@@ -16,8 +16,8 @@ fn doctor(arguments: &[&str]) -> Output {
     Command::new(NUMAPILOT).arg("doctor").args(arguments).output().unwrap()
 }
 
-/// Copies the binary by a process of its own: a child that another test forks meanwhile would
-/// inherit a descriptor that writes to it, and a program that is written to cannot be started.
+/// Copies the binary in a separate process. A child that another test forks meanwhile would inherit
+/// the open descriptor, and a file that is open for writing cannot be executed.
 fn copy_program(to: &Path) {
     assert!(Command::new("cp").arg(NUMAPILOT).arg(to).status().unwrap().success());
 }
@@ -30,13 +30,13 @@ fn checks(output: &Output) -> BTreeMap<String, Value> {
 }
 
 fn is_root() -> bool {
-    // Uid lines of /proc/self/status: real, effective, saved, file system.
+    // The `Uid` line of /proc/self/status: real, effective, saved, file system.
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let uid = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap();
     uid.split_whitespace().nth(1) == Some("0")
 }
 
-/// Capabilities that are always examined, whatever machine this is.
+/// Capabilities that are checked on every machine.
 const NAMES: [(&str, &str); 30] = [
     ("/dev/shm", "machine"),
     ("AutoNUMA", "pages"),
@@ -84,7 +84,7 @@ fn every_check_is_there_and_complete() {
             "{name}"
         );
         assert_ne!(check["found"], "", "{name}");
-        // What does not work says why and what to do; what works says neither.
+        // A capability that does not work has a cause and a remedy; one that works has neither.
         let works = check["state"] == "works";
         assert_eq!(check["cause"].is_null(), works, "{check}");
         assert_eq!(check["remedy"].is_null(), works, "{check}");
@@ -121,7 +121,7 @@ fn the_status_says_whether_something_essential_is_missing() {
         .any(|check| check["essential"] == true && check["state"] == "missing");
     assert_eq!(output.status.code(), Some(i32::from(missing)));
 
-    // A binary alone, without its library.
+    // A copy of the binary without its library.
     let dir = tempfile::tempdir().unwrap();
     let alone = dir.path().join("numapilot");
     copy_program(&alone);
@@ -148,7 +148,7 @@ fn an_unprivileged_user_is_told_what_root_could_do() {
         println!("skipped: only root can become another user");
         return;
     }
-    // Below /tmp, because the build directory may be closed to other users.
+    // In /tmp, because other users may have no access to the build directory.
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let binary = dir.path().join("numapilot");

@@ -1,4 +1,4 @@
-//! `numapilot lab`, `bench` and `study`: found in another program, which is executed.
+//! Tests of `numapilot lab`, `bench` and `study`, which are found in another program and executed.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
@@ -11,11 +11,11 @@ use std::process::{Command, Output};
 
 use programs::{NUMAPILOT, err};
 
-/// `numapilot` in a directory of its own, with a script as numapilot-lab where it is given.
+/// Puts `numapilot` into a directory, with a script as numapilot-lab if one is given.
 fn numapilot_in(directory: &Path, script: Option<(&str, &str)>) -> PathBuf {
     let program = directory.join("bin/numapilot");
     fs::create_dir(directory.join("bin")).unwrap();
-    // By another process: a file that this one has open for writing cannot be executed.
+    // Copied by another process: a file that this one has open for writing cannot be executed.
     assert!(Command::new("cp").arg(NUMAPILOT).arg(&program).status().unwrap().success());
     if let Some((place, text)) = script {
         let file = directory.join(place).join("numapilot-lab");
@@ -51,7 +51,7 @@ fn it_is_executed_with_all_arguments_wherever_it_lies() {
             let printed = String::from_utf8(output.stdout).unwrap();
             assert_eq!(printed.trim_end(), arguments.join(" "), "{place}");
         }
-        // The other verbs are its own.
+        // The other verbs belong to numapilot itself.
         assert_eq!(run(&program, &["help", "run"]).status.code(), Some(0), "{place}");
     }
 }

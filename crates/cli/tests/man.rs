@@ -1,4 +1,4 @@
-//! `numapilot man` and `numapilot completions`: generated, so every verb is in them.
+//! Tests of `numapilot man` and `numapilot completions`: they contain every verb.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
@@ -88,7 +88,7 @@ fn completions_into_a_closed_pipe_are_success() {
     assert!(command.args(["completions", "bash"]).stdout(writer).status().unwrap().success());
 }
 
-/// Paragraphs are as wide as the terminal, not broken a second time.
+/// Paragraphs are as wide as the terminal and not wrapped twice.
 #[test]
 fn help_fills_its_lines() {
     for words in [
@@ -113,7 +113,7 @@ fn help_fills_its_lines() {
     }
 }
 
-/// Beside the command there are running processes.
+/// The usage shows the forms for a command and for running processes.
 #[test]
 fn usage_names_what_can_be_given_instead_of_a_command() {
     for (verb, others) in

@@ -1,5 +1,5 @@
-//! The user's manual: every page is listed, every link leads somewhere, every verb has a
-//! page once it exists.
+//! Tests of the user's manual: every page is listed, every link has a target, every verb has a
+//! page.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 

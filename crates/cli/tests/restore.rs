@@ -1,8 +1,8 @@
-//! Machine-wide settings are put back: at the end, on signals, and after `kill -9`.
+//! Tests that machine-wide settings are put back: at the end, on signals, and after `kill -9`.
 //!
-//! Each test has a mount namespace of its own in which a plain file stands for the
-//! kernel's switch and `/run` and `/dev/shm` are empty, so that the machine keeps its settings
-//! whatever happens and other runs do not interfere.
+//! Each test has its own mount namespace, in which a plain file stands for the kernel's switch and
+//! `/run` and `/dev/shm` are empty. So the machine keeps its settings whatever happens, and other
+//! runs do not interfere.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
@@ -14,8 +14,8 @@ use std::process::Command;
 const NUMAPILOT: &str = env!("CARGO_BIN_EXE_numapilot");
 const SWITCH: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
-/// Runs a script with `$N` = numapilot and `$S` = the switch, set to madvise; its output,
-/// or nothing where namespaces are not to be had.
+/// Runs a script with `$N` = numapilot and `$S` = the switch, set to madvise. Returns its output,
+/// or `None` if namespaces are not available.
 fn in_namespace(script: &str) -> Option<String> {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("switch");
@@ -24,7 +24,7 @@ fn in_namespace(script: &str) -> Option<String> {
         "mount --bind {} $S && mount -t tmpfs none /run && mount -t tmpfs none /dev/shm || exit 77\n",
         file.display()
     );
-    // Outside of root's namespaces the user becomes root of a new one.
+    // Without root, the user becomes root in a new user namespace.
     let attempt = |flags: &str| {
         Command::new("timeout")
             .args(["60", "unshare", flags, "sh", "-c", &format!("{mounts}{GUARD}{script}")])
@@ -50,7 +50,8 @@ fn in_namespace(script: &str) -> Option<String> {
     None
 }
 
-/// The guard of a process, and whether a process has ended; its adopter may be slow to see it.
+/// Shell functions for the guard of a process, and for whether a process has ended; its adopter may
+/// reap it late.
 const GUARD: &str = "\
 guard() { grep -lz \"^$1:\" /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3; }
 gone() { [ ! -e /proc/$1 ] || grep -q '^State:.Z' /proc/$1/status; }
@@ -83,7 +84,7 @@ fn a_run_puts_back_on_signals() {
     }
 }
 
-/// Kills the run and its guard at once, as a crash of everything would.
+/// Kills the run and its guard at once, like a crash of both.
 const KILL_ALL: &str = "kill -9 $(guard $P) $P; wait $P 2>/dev/null; kill $C\n";
 
 #[test]
@@ -98,7 +99,8 @@ set -- $C; cat /proc/$1/comm; kill $C; $N restore; ls /run/numapilot"
 
 #[test]
 fn the_guard_is_nobodys_child_and_goes_with_its_run() {
-    // Of its own it has a session, no file but the pipe and /dev/null, and two variables.
+    // The guard has its own session, no open files except the pipe and /dev/null, and only two
+    // variables.
     let script = format!(
         "exec 9</etc/passwd; export MARK=x HOME=/ XDG_RUNTIME_DIR=/run; {START}G=$(guard $P)
 set -- $(cut -d')' -f2 /proc/$G/stat); [ $2 != $P ] && [ $2 != $$ ] && echo not a child
@@ -150,7 +152,7 @@ fn the_next_run_puts_back_what_a_killed_one_left() {
 #[test]
 fn what_another_run_holds_is_said_before_something_is_measured() {
     let stat = "$N stat -o /dev/null -- true 2>&1";
-    // What the run that it is started by holds is what was asked for.
+    // Settings of the run that started it were asked for, so they cause no warning.
     let script = format!(
         "{START}{stat} | sed 's/run [0-9][0-9]*/run N/'; kill $P; wait $P
 $N run --thp always -- {stat}; {stat}"
@@ -179,7 +181,7 @@ kill $P; wait $P; $N stat --json -- true 2>&1 | grep -c held_settings; true"
     );
 }
 
-/// A profile that was found under another run's setting would be used without it.
+/// A profile found under another run's setting would later be used without it.
 #[test]
 fn a_search_under_another_runs_setting_is_refused_unless_it_is_allowed() {
     let script = format!(
@@ -207,7 +209,7 @@ $N run -- ls /dev/shm";
     check(script, "other\n");
 }
 
-/// Waits at the first run under `thp always`, as `/run/there` says, unless `/run/go` is there.
+/// Waits in the first run under `thp always` and creates `/run/there`, unless `/run/go` exists.
 const TUNE: &str = "tune() {
 $N tune --state /run/state --force -o /run/p.toml --json --max-runs 60 \
 --factor allocator=inherit --factor threads=none --factor memory=inherit \
@@ -279,7 +281,8 @@ fn a_program_that_does_not_start_changes_nothing() {
     check("$N run --thp always -- no-such-program 2>/dev/null; echo $?; cat $S", "127\nmadvise");
 }
 
-/// Such a user has changed nothing, since nothing could be noted; with a home directory it can.
+/// Such a user has changed nothing, because there was no place for a journal. With a home directory
+/// there is one.
 #[test]
 fn a_user_without_a_runtime_directory_restores_too() {
     const NOBODY: u32 = 65534;

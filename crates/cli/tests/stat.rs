@@ -1,4 +1,4 @@
-//! `numapilot stat` as a user runs it.
+//! Tests of `numapilot stat` as a user runs it.
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
 mod programs;
@@ -43,7 +43,7 @@ impl Drop for Sleeper {
     }
 }
 
-/// What cli.md promises to scripts.
+/// Fields that scripts may rely on.
 const PROMISED: [&str; 10] = [
     "seconds",
     "user_seconds",
@@ -57,7 +57,7 @@ const PROMISED: [&str; 10] = [
     "controller_imbalance",
 ];
 
-/// Waits for it.
+/// Waits for the first line and returns it.
 fn first_line(output: impl Read) -> String {
     let mut line = String::new();
     BufReader::new(output).read_line(&mut line).unwrap();
@@ -158,7 +158,7 @@ fn runs_that_failed_are_counted() {
     assert!(stderr.contains("1 of 3 runs failed (the first with exit status 9)"), "{stderr}");
 }
 
-/// A daemon's parent ends at once: it is nobody's descendant any more but numapilot's.
+/// A daemon's parent ends at once, and the daemon becomes a child of numapilot.
 #[test]
 fn a_program_that_becomes_a_daemon_is_still_seen() {
     let directory = tempfile::tempdir().unwrap();
@@ -208,7 +208,7 @@ fn figures_go_to_a_file() {
     assert!(!marker.exists(), "the program was run though its figures had nowhere to go");
 }
 
-/// Neither a full disk nor a reader that goes away ends the program that is observed.
+/// Neither a full disk nor a reader that goes away ends the observed program.
 #[test]
 fn a_failed_write_does_not_end_the_program() {
     if !fs::exists("/dev/full").unwrap_or(false) {
@@ -246,13 +246,13 @@ fn a_running_process_is_observed_until_the_command_ends() {
     assert!(limited["seconds"].as_f64().unwrap() >= 0.1);
 }
 
-/// More huge pages in the pool as long as it lives.
+/// Adds huge pages to the pool until it is dropped.
 struct Pool(u64);
 
 impl Pool {
     const FILE: &str = "/proc/sys/vm/nr_hugepages";
 
-    /// `None` where that many cannot be had.
+    /// Adds pages; `None` if this many are not available.
     fn with(more: u64) -> Option<Self> {
         let before: u64 = fs::read_to_string(Self::FILE).ok()?.trim().parse().ok()?;
         fs::write(Self::FILE, (before + more).to_string()).ok()?;
@@ -321,7 +321,7 @@ fn another_users_process_is_refused_with_a_remedy() {
     // A copy that any user may execute, and root to start it as another one.
     let directory = tempfile::tempdir_in("/tmp").unwrap();
     let copy = directory.path().join("numapilot");
-    // By a process of its own: see `doctor`'s tests.
+    // Copied by a separate process: see the tests of `doctor`.
     let binary = assert_cmd::cargo::cargo_bin("numapilot");
     assert!(Process::new("cp").arg(binary).arg(&copy).status().unwrap().success());
     let open = |path: &std::path::Path| {
@@ -416,12 +416,12 @@ fn events_choose_the_figures() {
         .assert()
         .code(125)
         .stderr(predicate::str::contains("task-clock"));
-    // Options of the program are its own; unknown ones before it are refused as such.
+    // Options of the program are passed on; unknown ones before it are refused.
     stat(&["sh", "-c", "exit 3"]).assert().code(3);
     stat(&["-Q", "--", "true"]).assert().code(125).stderr(predicate::str::contains("-Q"));
 }
 
-/// The program has run: its status is not lost with the figures.
+/// The program has run, so its status is kept even if the figures are lost.
 #[test]
 fn figures_that_cannot_be_written_leave_the_programs_status() {
     if !fs::exists("/dev/full").unwrap_or(false) {
@@ -443,7 +443,7 @@ fn figures_that_cannot_be_written_leave_the_programs_status() {
             assert!(stderr.contains("the exit status is the program's"), "{stderr}");
         }
     }
-    // Without a program of the user's there is nothing but the figures.
+    // Without a program of the user, the figures are all that matters.
     stat(&["-a", "-o", "/dev/full", "--timeout", "0.1"]).assert().code(125);
 }
 
@@ -454,7 +454,7 @@ fn only_events_that_were_asked_for_are_explained() {
         String::from_utf8(output).unwrap()
     };
     let all = text(&["true"]);
-    // Each is named once: with its reason.
+    // Each missing figure is named once, with its reason.
     assert!(!all.contains("<not supported>   "), "{all}");
     let one = text(&["-e", "cycles", "true"]);
     assert!(one.contains("   cycles"), "{one}");

@@ -1,4 +1,4 @@
-//! `run --threads`: from inside, from outside, and whole trees of programs.
+//! Tests of `run --threads`: placement from inside, from outside, and of whole process trees.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what a test is for")]
 
@@ -9,11 +9,11 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
-/// Programs that say by their status whether their threads sit as they should; shared with
-/// the library's own tests.
+/// Programs whose exit status tells whether their threads run where they should; shared with the
+/// library's own tests.
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../inside/bind/preload/tests/cases.c");
 
-/// `numapilot` with the library beside it: no package can depend on a library that is only
+/// `numapilot` with the library beside it. No package can depend on a library that is only
 /// preloaded, so it is built here.
 fn numapilot() -> Command {
     static BUILT: OnceLock<()> = OnceLock::new();
@@ -26,14 +26,14 @@ fn numapilot() -> Command {
         assert!(status.success(), "the library does not build");
     });
     let mut command = Command::new(env!("CARGO_BIN_EXE_numapilot"));
-    // What the one who runs the tests has set.
+    // Variables that the user who runs the tests may have set.
     for name in ["OMP_PLACES", "OMP_PROC_BIND", "GOMAXPROCS", "NUMAPILOT_LIB_DIR", "LD_PRELOAD"] {
         command.env_remove(name);
     }
     command
 }
 
-/// The cases as a dynamic and as a static program.
+/// Builds the cases as a dynamic and as a static program.
 fn cases(options: &[&str]) -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("cases");
@@ -48,7 +48,7 @@ fn cases(options: &[&str]) -> (TempDir, PathBuf) {
     (directory, program)
 }
 
-/// The cases are about CPUs 0 and 1.
+/// Whether CPUs 0 and 1, which the cases need, are usable.
 fn two_cpus() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let list = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
@@ -117,7 +117,7 @@ fn a_static_program_is_placed_from_outside() {
         stderr.contains("it is statically linked, so they are placed from outside"),
         "{stderr}"
     );
-    // The same below a shell in which the library places.
+    // The same below a shell in which the library places threads.
     let line = format!("{} watched; exit $?", program.display());
     let output = run(&["sh", "-c", &line]);
     holds(&output);

@@ -1,4 +1,4 @@
-//! `numapilot top`: as text, and in a terminal.
+//! Tests of `numapilot top`: as text, and in a terminal.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
@@ -34,7 +34,7 @@ fn once_prints_text_and_ends() {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(!text.contains('\x1b'), "{text}");
-        // What is missing has its reason here, in lines that a terminal has room for.
+        // Missing figures have their reasons, in lines that fit a terminal.
         let missing = |line: &&str| line.starts_with("<not supported>");
         for line in text.lines().filter(missing) {
             assert!(line.chars().count() <= 80 && !line.contains("says why"), "{text}");
@@ -51,7 +51,7 @@ fn what_cannot_be_is_refused() {
     top(&["--once", "-d", "1ms"]).assert().code(125).stderr(contains("50ms or more"));
     top(&["--once", "-I", "1"]).assert().code(125).stderr(contains("50ms or more"));
     top(&["--once", "-n", "2"]).assert().code(125);
-    // Nothing to draw on: a pipe.
+    // A pipe cannot be drawn on.
     top(&[]).assert().code(125).stderr(contains("--once"));
 }
 
@@ -68,7 +68,7 @@ fn a_window_obeys_its_keys_and_leaves_the_terminal_as_it_was() {
     assert!(!terminal.shown().contains("\x1b[1m"), "bold, with NO_COLOR");
     terminal.press("q");
     assert!(child.wait().unwrap().success());
-    // The screen before is back, with its cursor, and lines are lines again.
+    // The previous screen is back, with its cursor, and line buffering is on.
     terminal.expect("\x1b[?1049l", limit);
     let modes = terminal.modes().local_modes;
     assert!(modes.contains(LocalModes::ECHO | LocalModes::ICANON), "{modes:?}");
@@ -126,12 +126,12 @@ fn a_window_ends_by_signals_and_with_its_terminal() {
             Err(error) => panic!("{error}: {shown:?}"),
         }
     }
-    // The window is closed. Nobody sends HUP: the program has no controlling terminal.
+    // The window is closed. There is no SIGHUP, because the program has no controlling terminal.
     drop(user);
     assert!(ends(&mut child));
 }
 
-/// What a process is called must not steer the terminal of whoever looks at it.
+/// The name of a process must not steer the user's terminal.
 #[test]
 fn a_name_cannot_steer_the_terminal() {
     let directory = tempfile::tempdir().unwrap();

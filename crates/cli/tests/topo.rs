@@ -1,4 +1,4 @@
-//! `numapilot topo`: other machines' pictures, this machine's JSON, bad input.
+//! Tests of `numapilot topo`: text for other machines, this machine's JSON, bad input.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
@@ -14,7 +14,7 @@ fn topo(arguments: &[&str]) -> Output {
     Command::new(NUMAPILOT).arg("topo").args(arguments).output().unwrap()
 }
 
-/// What is printed of a recorded machine.
+/// The text for a recorded machine.
 fn picture(name: &str) -> String {
     let output = topo(&["--root", &format!("{CORPUS}/{name}.recording")]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -78,7 +78,7 @@ fn bad_roots_are_named_and_end_with_125() {
     }
 }
 
-/// A device has no end: no file that a user names is read beyond a limit.
+/// A device has no end, so every file that a user names is read up to a limit only.
 #[test]
 fn what_has_no_end_is_refused_with_the_limit() {
     for (option, limit) in [("--root", "67108864"), ("--machine", "1048576")] {
@@ -89,8 +89,8 @@ fn what_has_no_end_is_refused_with_the_limit() {
     }
 }
 
-/// A short text that stands for gigabytes is refused, and no recording is unpacked: nothing is
-/// left where a signal comes at the wrong moment.
+/// A short text that stands for gigabytes is refused. A recording is not unpacked, so a signal at
+/// the wrong moment leaves nothing behind.
 #[test]
 fn a_recording_takes_no_more_than_its_limits_and_no_file() {
     let directory = tempfile::tempdir().unwrap();
@@ -102,14 +102,14 @@ fn a_recording_takes_no_more_than_its_limits_and_no_file() {
     for (recording, expected) in [
         (format!("{cpus}0/size = {text}\n"), "more than 67108864 bytes"),
         (flood.clone() + "a = 1\n", "more than 327680 files"),
-        // As many as are permitted.
+        // The largest number of files that is permitted.
         (flood, "sys/devices/system/cpu/online is missing"),
     ] {
         fs::write(&bomb, recording).unwrap();
         let output = Command::new(NUMAPILOT)
             .args(["topo", "--root"])
             .arg(&bomb)
-            // In this directory it could write.
+            // A directory in which it could write.
             .env("TMPDIR", &temporary)
             .output()
             .unwrap();

@@ -1,4 +1,4 @@
-//! `numapilot topo` with described and measured machines.
+//! Tests of `numapilot topo` with described and measured machines.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
@@ -87,7 +87,7 @@ fn what_is_measured_can_be_saved_and_shown_again() {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let unsupported = report["measurement"]["unsupported"].as_array().unwrap();
     if !output.status.success() {
-        // A machine of which a part is forbidden cannot be saved; the reason is given.
+        // A machine that this process may use only in part cannot be saved; the reason is given.
         assert!(!unsupported.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
         eprintln!("skipped: this process may not use all of the machine: {unsupported:?}");
         return;

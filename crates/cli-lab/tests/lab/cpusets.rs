@@ -59,7 +59,7 @@ hold --max 1
 until_is effective 0
 mount -o remount,ro $C
 kill $D; wait $D; echo "failed $? $(has 'could not be put back: writing .*cpuset.cpus: Read-only')"
-hold; wait $D; echo "second $? $(has 'is to be put back first')"
+hold; wait $D; echo "second $? $(has 'first put back what a killed numapilot cores has left')"
 numapilot restore > /tmp/said 2>&1; echo "unrestored $? $(has 'not put back')"
 mount -o remount,rw $C
 numapilot restore > /dev/null; echo "late $? $(effective)"

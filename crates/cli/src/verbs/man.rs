@@ -1,5 +1,5 @@
-//! `numapilot man [DIR]`: from the argument table and that of environment variables, so never
-//! out of date.
+//! `numapilot man [DIR]`: generates manual pages from the argument table and from the table of
+//! environment variables, so they are never out of date.
 
 use std::fs;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ impl Args {
             Man::new(command).render(&mut terminal.out())?;
             return Ok(ExitCode::SUCCESS);
         };
-        // numapilot-lab writes those of its own verbs.
+        // numapilot-lab writes the pages of its own verbs.
         let is_here = |verb: &str| !elsewhere::is_verb(verb);
         man::write_verbs(command, &dir, is_here, |command, dir| {
             Man::new(command.clone()).generate_to(dir)?;
@@ -37,7 +37,7 @@ impl Args {
     }
 }
 
-/// The page of the variables that are read inside a program, in the language of man(7).
+/// The page of the variables that are read inside a program, in the format of man(7).
 fn environment() -> String {
     let mut page = String::from(
         ".TH numapilot-environment 7\n\

@@ -22,7 +22,7 @@ mod top;
 mod topo;
 mod tune;
 
-/// What the user wants done.
+/// The verb that the user gave.
 #[derive(Subcommand)]
 pub enum Verb {
     /// Show this machine: nodes, CPUs, caches, memory, distances.
@@ -56,11 +56,11 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Does it; `command` is the whole command line's table.
+    /// Runs the verb. `command` builds the argument table of the whole command line.
     ///
     /// # Errors
-    /// numapilot's own failures, each with cause and remedy; the status of a program that
-    /// was run is the `ExitCode`.
+    /// numapilot's own failures, each with cause and remedy. The status of a program that was run
+    /// is the `ExitCode`.
     pub fn run(self, terminal: &Terminal, command: fn() -> Command) -> anyhow::Result<ExitCode> {
         if let Some(settle) = self.settle() {
             settle.before(terminal);
@@ -81,19 +81,19 @@ impl Verb {
         }
     }
 
-    /// What has to be in order before: what a killed run has left is put back by the next verb,
-    /// whichever it is, and must not be taken for the machine's own.
+    /// The checks before a verb. Whichever verb comes next puts back what a killed run has left, so
+    /// that it is not taken for the machine's own settings.
     fn settle(&self) -> Option<Settle> {
         match self {
             Self::Doctor(_) | Self::Stat(_) | Self::Top(_) | Self::Balance(_) | Self::Cores(_) => {
                 Some(Settle::Measuring)
             }
-            // A run and a search have their own word about what another one holds; the
-            // others measure nothing.
+            // A run and a search report themselves what another one holds; the others measure
+            // nothing.
             Self::Run(_) | Self::Tune(_) | Self::Topo(_) | Self::Completions(_) | Self::Man(_) => {
                 Some(Settle::Dead)
             }
-            // One says what it does, and numapilot-lab does it itself.
+            // `restore` reports its work itself, and numapilot-lab has its own checks.
             Self::Restore(_) | Self::Lab | Self::Bench | Self::Study => None,
         }
     }

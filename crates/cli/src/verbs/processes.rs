@@ -1,17 +1,17 @@
-//! Whether processes can be looked at by their number, for the verbs that do.
+//! Checks whether processes can be inspected by their number, for the verbs that need it.
 
 use numapilot_cli_kit::terminal::Terminal;
 use numapilot_place::{ForeignProc, check_proc};
 
-/// For verbs whose figures and orders would be about another process.
+/// For verbs that would otherwise measure or change the wrong process.
 ///
 /// # Errors
-/// When `/proc` shows another PID namespace.
+/// Fails if `/proc` shows another PID namespace.
 pub fn require() -> Result<(), ForeignProc> {
     check_proc()
 }
 
-/// For verbs that can do without, in part: what they cannot do is `lost`.
+/// For verbs that can partly do without; `lost` names the part that they cannot do.
 pub fn prefer(terminal: &Terminal, lost: &str) {
     if let Err(error) = check_proc() {
         terminal.warn(format_args!("{error}; {lost}"));

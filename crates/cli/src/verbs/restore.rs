@@ -13,11 +13,11 @@ use numapilot_place::settings_journal::{Done, SettingsJournal, SettingsJournalEr
 /// Arguments of `restore`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Also put back what runs that are still alive have changed.
+    /// Also put back changes of runs that are still alive.
     #[arg(long)]
     force: bool,
 
-    /// As the guard of a process: wait for its death, then put back what it left.
+    /// As the guard of a process: wait for its end, then put back what it left.
     #[arg(long, hide = true, value_name = "PID:START", value_parser = process,
           conflicts_with = "force")]
     after: Option<(u32, u64)>,
@@ -45,7 +45,7 @@ impl Args {
                 outcomes = journal.restore(self.force)?;
                 cores = Records::system()?.restore(self.force)?;
             }
-            // Where nothing can be noted, nothing is changed.
+            // Without a journal, nothing has been changed.
             Err(SettingsJournalError::NoDirectory { cause }) => terminal.say(format_args!(
                 "no run of this user has changed anything, for want of a journal: {cause}"
             )),

@@ -1,4 +1,4 @@
-//! The command line: what is printed, what is refused, and what the program gets.
+//! Tests of the command line: what is printed, what is refused, and what the program gets.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -18,7 +18,7 @@ fn the_status_of_the_program_is_passed_through() {
         cores(&["--", "sh", "-c", &script]).assert().code(status).stdout("out\n");
     }
     cores(&["--", "sh", "-c", "kill -9 $$"]).assert().code(137);
-    // As with run, stat, tune and top no `--` is needed.
+    // As for run, stat, tune and top, `--` is optional.
     cores(&["sh", "-c", "echo out; exit 7"]).assert().code(7).stdout("out\n");
     cores(&["--tick", "50ms", "sh", "-c", "echo $0 $1", "-v", "--max"])
         .assert()
@@ -114,8 +114,8 @@ fn a_dry_run_changes_nothing() {
     assert!(daemon.wait().unwrap().success());
 }
 
-/// The reader of the lines goes away, or the disk of the output is full: the program runs to its
-/// end all the same, and its status is passed through.
+/// If the reader of the lines goes away, or the disk of the output is full, the program still runs
+/// to its end, and its status is passed through.
 #[test]
 fn a_failed_write_does_not_end_the_program() {
     let _alone = alone();
@@ -138,7 +138,7 @@ fn a_failed_write_does_not_end_the_program() {
         .unwrap();
     assert_eq!(output.status.code(), Some(7), "{}", err(&output));
     assert_eq!(err(&output).matches("No space left").count(), 1, "{}", err(&output));
-    // Where nobody can be told anything, either.
+    // The same without any working output.
     let status = Command::new(NUMAPILOT)
         .args(["cores", "--explain", "-v", "--tick", "20ms", "--", "sh", "-c", "sleep 0.3; exit 7"])
         .stderr(full())
@@ -147,7 +147,8 @@ fn a_failed_write_does_not_end_the_program() {
     assert_eq!(status.code(), Some(7));
 }
 
-/// numapilot opens a file for every process, thread or CPU; its limit is not the program's.
+/// numapilot opens a file for every process, thread or CPU, so it raises its own limit; the program
+/// keeps its limit.
 #[test]
 fn the_program_keeps_the_limit_of_open_files() {
     let _alone = alone();

@@ -1,4 +1,4 @@
-//! Targets that are held: which cores they have, and which threads are left alone.
+//! Tests of held targets: the cores that they have, and the threads that are left alone.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -32,7 +32,7 @@ fn a_target_gets_fewer_cores_and_all_of_them_back() {
     }
 }
 
-/// The first thread is in no group any more.
+/// The first thread, which has ended, is no longer in a group.
 #[test]
 fn a_target_whose_first_thread_has_ended_is_held() {
     let _alone = alone();
@@ -40,7 +40,7 @@ fn a_target_whose_first_thread_has_ended_is_held() {
     let exit = libc::SYS_exit.to_string();
     for way in ways() {
         let target = Target::start(Command::new("python3").args(["-c", script, &exit]));
-        // That of the worker: what the kernel shows of the first thread no longer changes.
+        // Read the worker: the kernel's data of the first thread no longer changes.
         let of_worker = || {
             let tasks = fs::read_dir(format!("/proc/{}/task", target.pid())).unwrap().flatten();
             let worker = tasks.map(|t| t.path()).find(|t| !t.ends_with(target.pid())).unwrap();
@@ -51,7 +51,7 @@ fn a_target_whose_first_thread_has_ended_is_held() {
         let before = of_worker();
         let mut daemon = daemon(&["-p", &target.pid(), "--actuator", way, "--tick", "20ms"]);
         soon("fewer cores", || of_worker().0 != before.0);
-        // It stays held for some ticks.
+        // The target stays held for some ticks.
         std::thread::sleep(Duration::from_millis(200));
         let held = of_worker().0;
         signal(&daemon, libc::SIGTERM);
@@ -104,7 +104,7 @@ fn threads_that_pin_themselves_are_left_alone_and_named() {
     assert_eq!(target.cpus(), before);
 }
 
-/// One that is held by affinity may choose others.
+/// A thread that is held by affinity may choose other CPUs.
 #[test]
 fn a_thread_that_pins_itself_later_is_named_as_well() {
     let _alone = alone();
@@ -122,7 +122,7 @@ fn a_thread_that_pins_itself_later_is_named_as_well() {
     assert!(stderr.contains("have an affinity of their own"), "{stderr}");
 }
 
-/// Which number of threads it makes depends on what it finds when it starts.
+/// The number of threads that a program creates depends on the CPUs that it finds when it starts.
 #[test]
 fn a_program_that_starts_finds_all_cores_and_keeps_them_for_a_while() {
     let _alone = alone();
@@ -178,7 +178,7 @@ fn two_targets_share_no_core() {
             let mut cpus = |at: usize| {
                 let line: Value = serde_json::from_str(&pair[at]).unwrap();
                 let cpus = line["done"]["cpus"].as_array().unwrap().clone();
-                // Where reading the clocks takes long a tick has no sample.
+                // If reading the clocks takes long, a tick has no sample.
                 let busy = &line["metrics"]["busy"];
                 assert!(!cpus.is_empty() && (busy.is_number() || busy.is_null()));
                 measured[at] |= busy.is_number();
@@ -191,7 +191,8 @@ fn two_targets_share_no_core() {
     }
 }
 
-/// What keeps all CPUs busy is let alone: not one change, whatever else the machine does.
+/// A target that keeps all CPUs busy is left alone: there is no change, whatever else the machine
+/// does.
 #[test]
 fn a_target_that_uses_all_cores_sees_nothing_of_it() {
     let _alone = alone();
@@ -199,7 +200,7 @@ fn a_target_that_uses_all_cores_sees_nothing_of_it() {
         let spin = "while :; do :; done &";
         let script = format!("{} echo ready; read x", spin.repeat(all_cpus()));
         let target = Target::start(Command::new("sh").args(["-c", &script]));
-        // Its processes are there, so that the first tick counts, too.
+        // Its processes have started, so the first tick counts too.
         let before = target.cpus();
         let mut daemon = daemon(&["-p", &target.pid(), "--actuator", way, "--json"]);
         let lines = BufReader::new(daemon.stdout.take().unwrap()).lines();
@@ -214,7 +215,7 @@ fn a_target_that_uses_all_cores_sees_nothing_of_it() {
     }
 }
 
-/// In a mount namespace of its own the hierarchy is read-only.
+/// The hierarchy is read-only in a separate mount namespace.
 #[test]
 fn where_no_group_may_be_written_affinity_does() {
     let _alone = alone();

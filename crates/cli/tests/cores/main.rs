@@ -1,5 +1,6 @@
-//! `numapilot cores` as a user runs it: every way to hold a target that works here, and that it
-//! is as it was afterwards. cgroup v2 is tried on an emulated machine (`lab/cores.rs`).
+//! Tests of `numapilot cores` as a user runs it: every way to hold a target that works on this
+//! machine, and that the target is put back afterwards. cgroup v2 is tested on an emulated machine
+//! (`lab/cores.rs`).
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
@@ -25,7 +26,7 @@ fn cores(arguments: &[&str]) -> assert_cmd::Command {
     command
 }
 
-/// No core belongs to two targets: two tests at a time would take them from each other.
+/// Tests run one at a time, because no core may belong to two targets.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -72,7 +73,7 @@ impl Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        // With what it has started.
+        // Also ends the processes that it has started.
         let group = format!("-{}", self.pid());
         let _ = Command::new("kill").args(["-9", "--", &group]).status();
         let _ = self.0.wait();
@@ -85,7 +86,8 @@ fn daemon(arguments: &[&str]) -> Child {
     command.spawn().unwrap()
 }
 
-/// Waits for what comes soon, but on a machine that others use, too.
+/// Waits until the condition holds. It should hold soon, but other programs may use the machine
+/// too.
 fn soon(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
@@ -121,7 +123,7 @@ fn ways() -> Vec<&'static str> {
 
 const CPUSET: &str = "/sys/fs/cgroup/cpuset";
 
-/// Whether mount namespaces are to be had; if not, says that the test is skipped.
+/// Whether mount namespaces are available; if not, prints that the test is skipped.
 fn in_a_mount_namespace() -> bool {
     let tried =
         Command::new("unshare").args(["-m", "mount", "-t", "tmpfs", "none", "/run"]).output();

@@ -1,4 +1,5 @@
-//! What others do meanwhile: kill the daemon or the target, move it, start a second daemon.
+//! Tests of interference by others: they kill the daemon or the target, move the target, or start a
+//! second daemon.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +12,7 @@ use predicates::prelude::*;
 use crate::programs::{NUMAPILOT, err, signal};
 use crate::{CPUSET, Target, alone, cores, daemon, in_a_mount_namespace, soon, ways};
 
-/// Kills the guard of a daemon, which would put everything back as soon as the daemon is dead.
+/// Kills the guard of a daemon, which would put everything back when the daemon dies.
 fn end_guard_of(daemon: &Child) {
     let is_its = |text: Vec<u8>| {
         text.split(|byte| *byte == 0)
@@ -35,7 +36,7 @@ fn restore_puts_back_what_a_killed_daemon_left() {
         let before = (target.cpus(), target.groups());
         let mut daemon = daemon(&["-p", &target.pid(), "--actuator", way, "--tick", "20ms"]);
         soon("fewer cores", || target.cpus() != before.0);
-        // A second one is refused, by whatever way.
+        // A second daemon is refused, whichever way it uses.
         cores(&["-p", &target.pid()])
             .assert()
             .code(125)
@@ -46,13 +47,13 @@ fn restore_puts_back_what_a_killed_daemon_left() {
         assert_ne!(target.cpus(), before.0, "{way}");
         let restored =
             assert_cmd::Command::cargo_bin("numapilot").unwrap().arg("restore").output().unwrap();
-        // Another test's daemon may have put it back before.
+        // Another test's daemon may already have put it back.
         assert!(restored.status.success(), "{}", err(&restored));
         assert_eq!((target.cpus(), target.groups()), before, "{way}");
     }
 }
 
-/// The target's end ends the run, and nothing is left of its group.
+/// The target's end ends the run, and its group is removed.
 #[test]
 fn a_target_that_dies_leaves_nothing() {
     let _alone = alone();
@@ -61,12 +62,12 @@ fn a_target_that_dies_leaves_nothing() {
         let (pid, before) = (target.pid(), target.cpus());
         let mut daemon = daemon(&["-p", &pid, "--actuator", way, "--tick", "20ms"]);
         soon("fewer cores", || target.cpus() != before);
-        // Nobody has waited for it yet: it is a zombie.
+        // It was not waited for yet, so it is a zombie.
         target.0.kill().unwrap();
         let mut text = String::new();
         std::io::Read::read_to_string(&mut daemon.stderr.take().unwrap(), &mut text).unwrap();
         assert!(daemon.wait().unwrap().success(), "{way}");
-        // Other runs on this machine may have it warn of theirs.
+        // It may also warn of other runs on this machine.
         let of_target = format!("process {pid}");
         let warns = |line: &str| line.contains("warning") && line.contains(&of_target);
         assert!(!text.lines().any(warns), "{way}: {text}");
@@ -83,7 +84,8 @@ fn a_target_that_dies_leaves_nothing() {
     }
 }
 
-/// Whoever takes the target out of its group has it; nothing is left, and that is said.
+/// If somebody moves the target out of its group, it stays there; nothing is left, and a message
+/// tells that.
 #[test]
 fn a_target_that_is_moved_away_is_left_as_it_is() {
     let _alone = alone();
@@ -102,8 +104,8 @@ fn a_target_that_is_moved_away_is_left_as_it_is() {
     assert_eq!((target.cpus(), target.groups()), before);
 }
 
-/// A target whose record is whole is put back, and another is managed, beside a file that is no
-/// record; `$N` is numapilot.
+/// A target whose record is intact is put back, and another is managed, next to a file that is not
+/// a record; `$N` is numapilot.
 const DAMAGED: &str = "
 mount -t tmpfs none /run && mkdir -m 700 /run/numapilot-cores || exit 77
 allowed() { sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/$P/status; }
@@ -117,7 +119,7 @@ echo x > /run/numapilot-cores/z.json
 $N restore 2>/run/said; echo \"restore $?\"; grep -c 'not everything' /run/said
 [ \"$(allowed)\" = \"$BEFORE\" ] && echo as before
 $N cores sh -c 'echo managed; exit 3' 2>/run/said; echo \"cores $?\"
-grep -c 'z.json is no record of numapilot cores (.*remove the file' /run/said
+grep -c 'z.json is not a record of numapilot cores (.*remove the file' /run/said
 kill $P
 ";
 
@@ -134,13 +136,14 @@ fn a_record_that_cannot_be_read_blocks_no_other() {
         .unwrap();
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("cores of")).collect();
-    assert!(lines[1].starts_with("/run/numapilot-cores/z.json is no record"), "{text}");
+    assert!(lines[1].starts_with("/run/numapilot-cores/z.json is not a record"), "{text}");
     assert!(lines[1].contains("remove the file"), "{text}");
     let rest = ["restore 125", "1", "as before", "managed", "cores 3", "1"];
     assert_eq!((lines[0], &lines[2..]), ("narrowed", &rest[..]), "{text}{}", err(&output));
 }
 
-/// The second one is refused, names the first and changes nothing, whoever started the two.
+/// The second one is refused, names the first and changes nothing, even if different users started
+/// them.
 #[test]
 fn a_target_has_one_daemon_at_a_time() {
     const NOBODY: u32 = 65534;
@@ -149,7 +152,7 @@ fn a_target_has_one_daemon_at_a_time() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    // Where another user may start it.
+    // In a place from which another user may start it.
     let program = directory.path().join("numapilot");
     fs::copy(NUMAPILOT, &program).unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -193,7 +196,7 @@ fn a_target_has_one_daemon_at_a_time() {
     }
 }
 
-/// The first is kthreadd, where the PID namespace is the machine's first one.
+/// PID 2 is kthreadd if this is the machine's first PID namespace.
 #[test]
 fn kernel_threads_are_refused_and_nothing_is_changed_before() {
     let _alone = alone();

@@ -1,5 +1,5 @@
-//! The programs that tests start: numapilot's own, and those that are compiled from the sources
-//! beside this file.
+//! The programs that tests start: numapilot's own, and programs compiled from the sources beside
+//! this file.
 
 #![allow(dead_code, reason = "not every test file uses all of it")]
 
@@ -8,7 +8,8 @@ use std::process::{Child, Command, Output};
 
 use numapilot_sys::process::PidFd;
 
-/// `numapilot`, also for the tests of numapilot-lab, which is built into the same directory.
+/// The path of `numapilot`, also for the tests of numapilot-lab, which is built into the same
+/// directory.
 pub const NUMAPILOT: &str = match option_env!("CARGO_BIN_EXE_numapilot") {
     Some(own) => own,
     None => match option_env!("CARGO_BIN_EXE_numapilot-lab") {
@@ -17,12 +18,12 @@ pub const NUMAPILOT: &str = match option_env!("CARGO_BIN_EXE_numapilot") {
     },
 };
 
-/// `numapilot-lab`, which lies beside it.
+/// The path of `numapilot-lab`, which is in the same directory.
 pub fn numapilot_lab() -> String {
     format!("{NUMAPILOT}-lab")
 }
 
-/// What a program said on standard error.
+/// The text that a program wrote to standard error.
 pub fn err(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
@@ -32,7 +33,7 @@ pub fn signal(child: &Child, number: i32) {
     PidFd::open(child.id().cast_signed()).unwrap().signal(number).unwrap();
 }
 
-/// A program of this folder, built into a directory; without a compiler says that the test is
+/// Builds a program of this folder into a directory. Without a compiler, prints that the test is
 /// skipped.
 pub fn compiled(source: &str, directory: &Path) -> Option<PathBuf> {
     let program = directory.join(Path::new(source).file_stem().unwrap());

@@ -1,4 +1,4 @@
-//! The malloc of the program: which one it gets, and whether it uses it.
+//! Tests of the program's malloc: which one it gets, and whether it uses it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ fn refuses_preload(program: &Path, cause: &str) {
     assert!(strict.contains("strict was requested") && strict.contains(cause), "{strict}");
 }
 
-/// Has a malloc that it does not export, and works for some time.
+/// A program with a malloc that it does not export, which runs for some time.
 const HIDDEN: &str = r#"
 #include <sys/mman.h>
 #include <time.h>
@@ -86,12 +86,12 @@ fn a_second_malloc_of_the_plan_is_said() {
     assert!(stderr.contains("LD_PRELOAD: jemalloc also has a malloc"), "{stderr}");
     assert!(stderr.contains("liballoc.so comes first and is used"), "{stderr}");
     assert_eq!(with(&["--strict"]).status.code(), Some(125));
-    // What brings no malloc is the user's business.
+    // Libraries without a malloc are left to the user.
     let plain = ["--env", "LD_PRELOAD=libm.so.6", "--allocator", library, "--dry-run", "true"];
     assert_eq!(err(&run(&plain)), "");
 }
 
-/// Works for some time without a dynamic loader.
+/// A program that runs for some time without a dynamic loader.
 const WORK: &str = "#include <time.h>\n\
      int main(void) { while (clock() < CLOCKS_PER_SEC / 4); return 0; }";
 
@@ -120,10 +120,10 @@ fn an_allocator_that_does_not_reach_a_scripts_program_is_said_once() {
     let strict = with("--strict");
     assert_eq!(strict.status.code(), Some(125), "{}", err(&strict));
     assert!(err(&strict).contains(cause), "{}", err(&strict));
-    // Started directly its file tells, and nothing is said a second time.
+    // If it is started directly, its file shows that, and there is only one message.
     let direct = run(&["-v", "--allocator", library.to_str().unwrap(), program.to_str().unwrap()]);
     assert_eq!(err(&direct).matches("warning").count(), 1, "{}", err(&direct));
-    // A dynamic program has it.
+    // A dynamic program loads it.
     let script = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
     let dynamic = run(&["-v", "--allocator", library.to_str().unwrap(), "sh", "-c", script]);
     let stderr = err(&dynamic);
@@ -139,7 +139,7 @@ fn an_installed_allocator_is_loaded() {
         return;
     }
     assert!(output.status.success(), "{}", err(&output));
-    // An allocator of the user's own, set in the environment, is kept behind it.
+    // The user's own allocator, set in the environment, stays behind it.
     let both = Command::new(NUMAPILOT)
         .args(["run", "--allocator", "jemalloc", "sh", "-c", "echo $LD_PRELOAD"])
         .env("LD_PRELOAD", "libm.so.6")

@@ -1,4 +1,5 @@
-//! The command line: what is passed on, what is refused, and what is printed instead of run.
+//! Tests of the command line: what is passed on, what is refused, and what is printed instead of
+//! run.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -22,7 +23,7 @@ fn the_status_is_the_programs() {
         assert_eq!(code(&with(&["/etc/passwd"])), Some(126));
         assert_eq!(code(&with(&["/etc"])), Some(126));
     }
-    // Supervised: 128+n. Not supervised: numapilot became the program, which was killed.
+    // Supervised: 128+n. Otherwise numapilot became the program, which was killed.
     assert_eq!(code(&["--verbose", "sh", "-c", "kill -TERM $$"]), Some(128 + 15));
     assert_eq!(run(&["sh", "-c", "kill -TERM $$"]).status.signal(), Some(15));
 }
@@ -90,7 +91,7 @@ fn a_dry_run_prints_the_line_and_runs_nothing() {
     # before it starts: prctl(PR_SET_THP_DISABLE, 1)
     prog 'a b' '$x' 'it'\''s'
     ");
-    // Also of a program that is not there.
+    // This also works for a program that does not exist.
     assert!(line(&["--threads", "sparse"]).contains(" NUMAPILOT_BIND_CPUS="));
 }
 
@@ -111,7 +112,7 @@ fn bytes_that_are_no_text_reach_the_program_and_the_printed_line() {
     assert_eq!(String::from_utf8(line).unwrap(), "env $'A=\\xff' cat $'a\\xff'\n");
 }
 
-/// What others have chosen does not steer the terminal of whoever looks.
+/// Text from elsewhere does not steer the user's terminal.
 #[test]
 fn foreign_text_is_shown_and_not_sent() {
     let output = Command::new(env!("CARGO_BIN_EXE_numapilot"))
@@ -129,7 +130,7 @@ fn a_stack_that_is_too_small_is_said() {
     let output = Command::new("sh").args(["-c", &script]).output().unwrap();
     assert_eq!(output.status.code(), Some(125), "{}", err(&output));
     assert!(
-        err(&output).contains("the stack may have 64 KiB only (ulimit -s)"),
+        err(&output).contains("the stack is limited to 64 KiB (ulimit -s)"),
         "{}",
         err(&output)
     );

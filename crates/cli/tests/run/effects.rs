@@ -1,4 +1,4 @@
-//! What of a plan is seen in the running program.
+//! Tests of the effects of a plan that are seen in the running program.
 
 use std::process::Command;
 
@@ -27,7 +27,7 @@ fn a_setting_that_the_program_undoes_fails_under_strict() {
     let plain = run(&[&["-v"], &undone[..]].concat());
     assert_eq!(plain.status.code(), Some(0));
     assert!(err(&plain).contains("sleep has the policy local"), "{}", err(&plain));
-    // One that ends before it is seen may have had it all.
+    // A program that ends before it is observed may have had all effects.
     let short = run(&["--strict", "-i", "all", "true"]);
     assert_eq!(short.status.code(), Some(0), "{}", err(&short));
 }
@@ -58,7 +58,7 @@ fn the_proc_of_another_pid_namespace_is_noticed() {
     assert!(err(&output).contains("another PID namespace"), "{}", err(&output));
 }
 
-/// As wrappers do that have an allocator of their own.
+/// Wrappers with their own allocator do this.
 #[test]
 fn a_malloc_that_a_wrapper_preloads_before_ours_is_seen() {
     let mimalloc = format!("/usr/lib/{}-linux-gnu/libmimalloc.so.2", std::env::consts::ARCH);

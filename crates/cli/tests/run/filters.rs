@@ -1,12 +1,12 @@
-//! Under filters of system calls, as containers have them.
+//! Tests under filters of system calls, as in containers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::{NUMAPILOT, compile, err};
 
-/// Runs its arguments under a filter that answers CALL (with FIRST as its first argument, if
-/// that is given) with ANSWER, as containers have it.
+/// Runs its arguments under a filter that answers CALL (with FIRST as its first argument, if given)
+/// with ANSWER, as in containers.
 const FILTER: &str = r#"
 #include <errno.h>
 #include <linux/filter.h>
@@ -32,7 +32,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// The program that runs others under such a filter; -1 as `first` is any argument.
+/// Builds the program that runs others under such a filter; -1 as `first` stands for any argument.
 fn filter(directory: &Path, call: &str, first: i32, answer: &str) -> Option<PathBuf> {
     let flags =
         [format!("-DCALL={call}"), format!("-DFIRST={first}"), format!("-DANSWER={answer}")];
@@ -70,7 +70,7 @@ fn a_filter_that_refuses_affinity_is_named_and_the_program_runs() {
     assert_eq!(filtered(&["--strict", "-C", "+0", "true"]).status.code(), Some(125));
 }
 
-/// Whether huge pages are there to be switched off.
+/// Whether the machine has huge pages that can be switched off.
 fn has_huge_pages() -> bool {
     use numapilot_place::huge_pages::{Choice, Switches};
     let on = Switches::read(Path::new("/")).is_some_and(|s| s.most() != Choice::Never);

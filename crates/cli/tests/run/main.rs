@@ -1,4 +1,4 @@
-//! `numapilot run`: what the program gets, and what the caller gets back.
+//! Tests of `numapilot run`: what the program gets, and what the caller gets back.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
@@ -55,7 +55,7 @@ fn compile(directory: &Path, source: &str, flags: &[&str]) -> Option<PathBuf> {
     }
 }
 
-/// An allocator that is there wherever numapilot has been built.
+/// An allocator that exists in every build of numapilot.
 fn own_allocator() -> PathBuf {
     Path::new(NUMAPILOT).with_file_name("libnumapilot_alloc.so")
 }

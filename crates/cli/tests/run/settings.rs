@@ -1,4 +1,4 @@
-//! What a plan sets: memory, CPUs, pages and variables, by options and by profiles.
+//! Tests of the settings of a plan: memory, CPUs, pages and variables, by options and by profiles.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -17,7 +17,7 @@ fn every_memory_policy_reaches_the_program() {
         (&["-p", "+0"], " prefer:"),
         (&["-P", "all"], " prefer (many):"),
         (&["--numa-balancing", "off"], " local "),
-        // The flag has the kernel show "=balancing" after the mode.
+        // With the flag, the kernel shows "=balancing" after the mode.
         (&["-b", "-m", "all"], " bind=balancing:"),
     ] {
         let output = run(&[options, &["head", "-n1", "/proc/self/numa_maps"]].concat());
@@ -119,8 +119,8 @@ fn all_reaches_the_cpus_that_the_affinity_leaves_out() {
     assert!(stderr.contains("-a (--all)"), "{stderr}");
 }
 
-/// Gives itself the switch that spares memory for which huge pages are asked for, and runs its
-/// arguments; without arguments it prints the switch it has.
+/// Sets its own switch that excludes memory for which huge pages are asked, and runs its arguments.
+/// Without arguments it prints its switch.
 const ADVISED: &str = r#"
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -151,7 +151,7 @@ fn huge_pages_are_off_also_where_only_advised_memory_had_them() {
     assert_eq!(switch("never").unwrap(), "1\n");
 }
 
-/// Runs a script that mounts for itself; `None`, which is said, where it cannot.
+/// Runs a script in its own mount namespace. If that is not possible, prints it and returns `None`.
 fn with_own_mounts(script: &str) -> Option<Output> {
     let output = Command::new("unshare").args(["-m", "sh", "-c", script]).output();
     let output = output.ok().filter(|output| output.status.success());
@@ -161,7 +161,7 @@ fn with_own_mounts(script: &str) -> Option<Output> {
     output
 }
 
-/// What is changed for the whole machine could not be put back.
+/// A machine-wide change could not be put back.
 #[test]
 fn without_room_for_the_journal_the_program_runs_and_what_is_lost_is_said() {
     let setting = "/proc/sys/kernel/numa_balancing";
@@ -190,7 +190,7 @@ fn without_room_for_the_journal_the_program_runs_and_what_is_lost_is_said() {
     assert_eq!(fs::read_to_string(setting).unwrap(), now);
 }
 
-/// What is mapped has memory, or there is none of it: a program would end by SIGBUS later.
+/// A mapping has memory or does not exist: otherwise a program would end by SIGBUS later.
 #[test]
 fn without_room_in_shared_memory_the_program_runs_and_this_is_said() {
     let script = format!(

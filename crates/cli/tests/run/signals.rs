@@ -1,4 +1,4 @@
-//! Signals, terminals and job control.
+//! Tests of signals, terminals and job control.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -12,12 +12,12 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::NUMAPILOT;
 
-/// A supervised program that has said "ready".
+/// A supervised program that has printed "ready".
 fn ready(script: &str) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut child = Command::new(NUMAPILOT)
         .args(["run", "--verbose", "sh", "-c", script])
-        // Without a terminal the tests' own group is orphaned, and the kernel ignores SIGTSTP
-        // in it; a group whose parent is in another group of the session is not.
+        // Without a terminal, the tests' own group is orphaned, and the kernel ignores SIGTSTP in
+        // it. A group whose parent is in another group of the session is not orphaned.
         .process_group(0)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -41,11 +41,11 @@ fn a_signal_that_ends_the_program_is_the_status() {
     assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
 }
 
-/// Every signal that can be caught, also those that a list by hand forgets: SIGPWR, SIGIO,
-/// SIGPIPE, which the runtime ignores, and SIGRTMIN+3, by which containers are stopped.
+/// Every signal that can be caught, including those that a list by hand would miss: SIGPWR, SIGIO,
+/// SIGPIPE, which the runtime ignores, and SIGRTMIN+3, which stops containers.
 #[test]
 fn all_signals_reach_the_program() {
-    // Those that stop have a test of their own; SIGCHLD is about numapilot's own children.
+    // Signals that stop have their own test; SIGCHLD concerns numapilot's own children.
     let special = [libc::SIGCHLD, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
     let mut signals = catchable();
     signals.retain(|signal| !special.contains(signal));
@@ -63,7 +63,8 @@ fn all_signals_reach_the_program() {
     child.wait().unwrap();
 }
 
-/// `ssh -t host numapilot run`: the terminal that hangs up tells the leader of its session alone.
+/// As with `ssh -t host numapilot run`: a terminal that hangs up tells only the leader of its
+/// session.
 #[test]
 fn a_hang_up_reaches_the_program_of_a_session_leader() {
     let directory = tempfile::tempdir().unwrap();

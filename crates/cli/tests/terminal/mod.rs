@@ -1,4 +1,4 @@
-//! A pseudo-terminal with a program on it, for the tests of what is shown there.
+//! A pseudo-terminal with a program on it, to test what is shown there.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -48,7 +48,7 @@ impl Terminal {
         command.spawn().unwrap()
     }
 
-    /// Waits for text after what was waited for before.
+    /// Waits for a text after the one that was last waited for.
     pub fn expect(&mut self, text: &str, limit: Duration) {
         let deadline = Instant::now() + limit;
         loop {

@@ -178,6 +178,7 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_test_kit::damaged_bytes;
     use proptest::prelude::*;
 
     use super::*;
@@ -251,15 +252,22 @@ mod tests {
         });
     }
 
+    /// The memory of a ring with four slots, after six samples.
+    fn written() -> Vec<u8> {
+        let memory = memory(4);
+        let ring = Ring::new(&memory).unwrap();
+        (0..6).for_each(|i| ring.push(&sample(i)));
+        memory.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect()
+    }
+
     proptest! {
         #[test]
         fn damaged_memory_is_read_without_harm(
-            written: u64, position: u64, slots in proptest::collection::vec(any::<u64>(), 32),
+            bytes in damaged_bytes(written()), position in prop_oneof![0u64..8, any::<u64>()],
         ) {
             let memory = memory(4);
-            memory[WRITTEN].store(written, Ordering::Relaxed);
-            for (word, value) in memory[HEADER_WORDS..].iter().zip(slots) {
-                word.store(value, Ordering::Relaxed);
+            for (word, bytes) in memory.iter().zip(bytes.chunks_exact(8)) {
+                word.store(u64::from_le_bytes(bytes.try_into().unwrap()), Ordering::Relaxed);
             }
             let ring = Ring::new(&memory).unwrap();
             let mut reader = Reader { position, lost: 0 };

@@ -1,5 +1,5 @@
-//! What balancing costs: time and memory of decisions on a large process, and CPU time while
-//! there is nothing to do.
+//! Measures the cost of balancing: time and memory of decisions on a large process, and CPU time
+//! while there is nothing to do.
 //!
 //! ```sh
 //! cargo run --release -p numapilot-balance --example overheads
@@ -28,7 +28,7 @@ const PAGES: u64 = 100_000_000_000 / Page::BYTES;
 const SAMPLED: usize = 1_000_000;
 const INTERVALS: u64 = 15;
 const SECOND_NS: u64 = 1_000_000_000;
-/// How long it is at rest.
+/// How long the idle process is observed.
 const REST: Duration = Duration::from_secs(20);
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -58,8 +58,8 @@ fn median(times: &mut [f64]) -> String {
     format!("{median:.0} ms (longest {longest:.0} ms)")
 }
 
-/// Intervals in which every page is sampled as often as any, half of all pages with an owner
-/// elsewhere; what each decision took, in seconds, and in seconds of CPU time.
+/// Decides on intervals in which every page is sampled equally often and half of all pages have an
+/// owner on another node. Returns the seconds that each decision took, and its seconds of CPU time.
 fn decisions(nodes: &Nodes, balance: &mut Balance) -> Vec<(f64, f64)> {
     let mut random = StdRng::seed_from_u64(7);
     let mut access = || {
@@ -87,7 +87,7 @@ fn decisions(nodes: &Nodes, balance: &mut Balance) -> Vec<(f64, f64)> {
         let (begun, cpu_before) = (Instant::now(), cpu_time());
         let now_ns = interval * SECOND_NS;
         let decision = balance.decide(nodes, &evidence, now_ns);
-        // All is done as ordered: that takes part in the next decisions.
+        // All orders are carried out, which affects the next decisions.
         let moved = |order: &Order| {
             let (from, to) = (NodeId(0), order.to);
             order.each().map(move |page| Moved { page, from, to })
@@ -99,8 +99,7 @@ fn decisions(nodes: &Nodes, balance: &mut Balance) -> Vec<(f64, f64)> {
     times
 }
 
-/// Share of a CPU that a process takes which has nothing to do, as `numapilot balance` goes
-/// about it.
+/// Share of a CPU that the loop of `numapilot balance` takes for a process that does nothing.
 fn at_rest(nodes: &Nodes) -> Result<f64, Box<dyn Error>> {
     let cpus = numapilot_topology::read("/".as_ref())?.online_cpus();
     let mut child = Command::new("sleep").arg("600").stdout(Stdio::null()).spawn()?;
@@ -129,13 +128,13 @@ fn at_rest(nodes: &Nodes) -> Result<f64, Box<dyn Error>> {
     Ok(share)
 }
 
-/// Seconds of CPU time of this process so far, of all its threads.
+/// Seconds of CPU time that all threads of this process have used so far.
 fn cpu_time() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Most memory of this process so far.
+/// Peak memory of this process so far.
 fn peak_bytes() -> Result<u64, Box<dyn Error>> {
     let status = procfs::process::Process::myself()?.status()?;
     Ok(status.vmhwm.ok_or("no VmHWM")? * 1024)

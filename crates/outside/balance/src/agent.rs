@@ -1,5 +1,5 @@
-//! Asking processes of a target to have memory spread that they have not touched yet: the launcher's
-//! side of `numapilot_bind::agent`.
+//! Asks processes of a target to spread memory that they have not touched yet: the launcher's side
+//! of `numapilot_bind::agent`.
 
 use std::io;
 use std::path::Path;
@@ -10,7 +10,7 @@ use numapilot_sys::shared::SharedWords;
 use numapilot_topology::NodeSet;
 use tempfile::NamedTempFile;
 
-/// How long an agent is waited for: all CPUs can be busy.
+/// How long to wait for an agent: all CPUs can be busy.
 const PATIENCE: Duration = Duration::from_millis(200);
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
 
@@ -23,27 +23,27 @@ pub struct Agents {
 }
 
 impl Agents {
-    /// Makes the file.
+    /// Creates the file.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The errors of the file system.
     pub fn new() -> io::Result<Self> {
         let file = numapilot_place::shared_memory("agent", WORDS * size_of::<u64>())?;
         let words = SharedWords::map(file.as_file())?;
         Ok(Self { file, words })
     }
 
-    /// The file, which processes learn of by their environment.
+    /// The file, whose path processes get through their environment.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// Has memory of a process spread over these nodes when it is touched, or, without nodes, be
-    /// as its policy says. What has been touched stays where it is.
+    /// Spreads memory of a process over these nodes on first touch; without nodes, memory follows
+    /// the process's policy again. Memory that has been touched stays where it is.
     ///
     /// # Errors
-    /// `TimedOut` when the process has no agent, else those of mbind(2).
+    /// `TimedOut` if the process has no agent, else the errors of mbind(2).
     pub fn spread(&self, pid: i32, start: u64, bytes: u64, nodes: &NodeSet) -> io::Result<()> {
         let requests = Requests::within(self.words.as_ref())
             .ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
@@ -96,7 +96,7 @@ mod tests {
             (request.start, request.bytes, &request.nodes[..3]),
             (4096, 8192, &[1, 2, 0][..])
         );
-        // Nobody answers any more.
+        // No agent answers any more.
         let error = agents.spread(5, 0, 0, &nodes).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         let path = agents.path().to_owned();

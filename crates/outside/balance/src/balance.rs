@@ -1,4 +1,4 @@
-//! The two ways of deciding behind one face.
+//! The two ways of deciding behind one interface.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,23 +8,23 @@ use crate::evidence::Evidence;
 use crate::nodes::Nodes;
 use crate::paper::{Paper, Spread};
 
-/// How pages are to be balanced.
+/// The mode of balancing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "mode", rename_all = "snake_case")]
 pub enum Setup {
     /// Carrefour as published.
     Paper {
-        /// How interleaved pages find their node.
+        /// How the node of an interleaved page is chosen.
         spread: Spread,
-        /// Of its random stream.
+        /// Seed of its random stream.
         seed: u64,
     },
-    /// What is better today.
+    /// The default mode.
     Default(Settings),
 }
 
 impl Setup {
-    /// Begins with a process.
+    /// The initial state for a process.
     #[must_use]
     pub fn begin(&self, nodes: &Nodes) -> Balance {
         match *self {
@@ -36,18 +36,18 @@ impl Setup {
     }
 }
 
-/// How the pages of one process are balanced, with all that is remembered of it.
+/// The state of balancing one process.
 #[derive(Debug)]
 pub enum Balance {
     /// Carrefour as published.
     Paper(Box<Paper>),
-    /// What is better today.
+    /// The default mode.
     Default(Box<Adaptive>),
 }
 
 impl Balance {
-    /// What follows from the evidence of an interval that ended at `now_ns`, on any clock
-    /// that does not go back.
+    /// Decides by the evidence of an interval that ended at `now_ns`, on any clock that does not go
+    /// back.
     pub fn decide(&mut self, nodes: &Nodes, evidence: &Evidence, now_ns: u64) -> Decision {
         match self {
             Self::Paper(paper) => paper.decide(nodes, evidence),
@@ -55,11 +55,10 @@ impl Balance {
         }
     }
 
-    /// Tells which pages were moved by the orders of the last decision, and how long that
-    /// took.
+    /// Records which pages were moved by the orders of the last decision, and how long that took.
     pub fn done(&mut self, moved: &[Moved], took_ns: u64, now_ns: u64) {
         match self {
-            // It remembers no page beyond its interval.
+            // The published rules remember no page beyond its interval.
             Self::Paper(_) => {}
             Self::Default(adaptive) => adaptive.done(moved, took_ns, now_ns),
         }

@@ -1,9 +1,9 @@
-//! Carrying orders out.
+//! Carries orders out.
 //!
-//! move_pages(2) works in batches of consecutive entries for one node, and takes as long for
-//! a page that is there already: so pages are asked after first, those that have arrived are
-//! left out, and the others go node by node. What was moved is what is found there afterwards,
-//! because the call's own answer leaves out pages of a batch that failed in part.
+//! move_pages(2) works in batches of consecutive entries for one node, and takes as long for a page
+//! that is already there. So the present nodes are queried first, pages that have arrived are left
+//! out, and the others go node by node. A second query shows which pages were moved, because the
+//! call's own result leaves out pages of a batch that failed in part.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,15 +13,15 @@ use crate::decision::{Decision, Moved};
 use crate::evidence::{Page, Region};
 use crate::memory::{Memory, MemoryError, Obstacle};
 
-/// Pages of one call: what a signal has to wait for.
+/// Pages of one call; a signal has to wait for it.
 const BATCH: usize = 512;
 
-/// What has become of orders.
+/// The result of carrying out orders.
 #[derive(Debug, Default)]
 pub struct Done {
     /// Pages that were moved.
     pub moved: Vec<Moved>,
-    /// Bytes that are spread when they are touched from now on.
+    /// Bytes that will be spread on first touch.
     pub spread_bytes: u64,
     /// Huge pages that were split.
     pub split: usize,
@@ -39,9 +39,9 @@ impl Done {
     }
 }
 
-/// Carries a decision out: has memory spread that is touched from now on, splits huge pages, and
-/// moves the pages of all orders to nodes that are usable. `stop` is asked between two calls. The
-/// error, if there is one, comes with what was done before it.
+/// Carries a decision out: changes the policy of untouched memory, splits huge pages, and moves the
+/// pages of all orders to nodes that are usable. `stop` is polled between calls. If there is an
+/// error, the result includes what was done before it.
 pub fn carry_out(
     memory: &mut impl Memory,
     decision: &Decision,
@@ -57,7 +57,7 @@ pub fn carry_out(
         let bytes = memory.first_touch(&regions, over);
         done.spread_bytes += if spread { bytes } else { 0 };
     }
-    // What stays huge stays where it is: its parts are not meant for one node.
+    // A page that stays huge stays where it is: its parts have different destinations.
     let found = splits.iter().zip(memory.split(splits));
     let huge: BTreeSet<Region> =
         found.filter(|(_, split)| !split).map(|(region, _)| *region).collect();
@@ -78,9 +78,9 @@ pub fn carry_out(
                 break 'all;
             }
             let obstacle = match one(memory, batch, to, &mut done) {
-                // An empty pool says nothing of the node.
+                // An empty pool tells nothing about the node.
                 Ok(()) | Err(MemoryError::EmptyPool) => continue,
-                // The node is at fault: the others go on.
+                // Only this node fails; the others go on.
                 Err(MemoryError::Full) => Obstacle::Full,
                 Err(MemoryError::Forbidden) => Obstacle::Forbidden,
                 Err(other) => {
@@ -96,8 +96,8 @@ pub fn carry_out(
     (done, error)
 }
 
-/// One batch. [`MemoryError::Full`] and [`MemoryError::Forbidden`] when the node will take no
-/// more.
+/// Moves one batch. Fails with [`MemoryError::Full`] or [`MemoryError::Forbidden`] if the node can
+/// take no more.
 fn one(
     memory: &mut impl Memory,
     batch: &[Page],
@@ -109,7 +109,7 @@ fn one(
         match found {
             Ok(there) if there == to => {}
             Ok(from) => going.push((page, from)),
-            // A region is ordered as a whole, whatever of it there is.
+            // A region is ordered as a whole, including pages that do not exist.
             Err(Obstacle::Untouched | Obstacle::Unmapped) => {}
             Err(obstacle) => done.refuse(obstacle, 1),
         }

@@ -1,4 +1,4 @@
-//! What a decision is.
+//! The types of a decision.
 
 use std::fmt;
 
@@ -20,16 +20,16 @@ pub enum Why {
     Undo,
 }
 
-/// Consecutive pages to be moved to one node. Those that are there already stay.
+/// An order to move consecutive pages to one node. Pages that are already there stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
     /// The first page.
     pub start: Page,
-    /// How many.
+    /// The number of pages.
     pub pages: u32,
     /// Destination.
     pub to: NodeId,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
@@ -45,26 +45,26 @@ impl Order {
         self.pages == Region::PAGES
     }
 
-    /// Bytes at the most.
+    /// The most bytes that it can move.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         self.pages as u64 * Page::BYTES
     }
 }
 
-/// Where memory goes that is touched from now on.
+/// A change of the placement of memory that is touched from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FirstTouch {
-    /// Of which region.
+    /// The region.
     pub region: Region,
-    /// To all nodes in turn, or as the process's policy says.
+    /// Whether to spread over all nodes in turn, or to follow the process's policy.
     pub spread: bool,
 }
 
 /// A page that was moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// Which.
+    /// The page.
     pub page: Page,
     /// Where it was.
     pub from: NodeId,
@@ -72,25 +72,25 @@ pub struct Moved {
     pub to: NodeId,
 }
 
-/// What is being done, in a word.
+/// The state of balancing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Too little was seen to decide by.
+    /// There are too few samples to decide.
     #[default]
     Waiting,
-    /// There is nothing to gain worth its cost.
+    /// No move is worth its cost.
     Idle,
-    /// There was nothing to gain for long: sampling may rest.
+    /// No move was worth its cost for long, so sampling may pause.
     GivenUp,
     /// Pages are moved.
     Moving,
-    /// Moves did not help: they are undone, and nothing is done for a while.
+    /// Moves did not help. They are rolled back, and nothing else is moved for a while.
     BackingOff,
 }
 
 impl State {
-    /// As it is shown.
+    /// The text that is shown to the user.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -109,38 +109,39 @@ impl fmt::Display for State {
     }
 }
 
-/// Memory that a copy for each node would serve best: it is read from several and not written.
+/// Memory that would gain most from a copy on each node: several nodes read it, and it is not
+/// written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Replicable {
     /// The first page.
     pub start: Page,
-    /// How many.
+    /// The number of pages.
     pub pages: u64,
     /// Time that copies would save, as a share of all time lost on memory.
     pub gain: f64,
 }
 
-/// What was seen, what follows, and the orders.
+/// The figures of an interval, the resulting state, and the orders.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decision {
     /// The evidence in figures.
     pub metrics: Metrics,
-    /// What follows from it.
+    /// The resulting state.
     pub state: State,
     /// Whether pages with several users may be spread.
     pub interleaves: bool,
     /// Whether pages with one user may be moved to it.
     pub collocates: bool,
-    /// Pages that a copy for each node would serve best.
+    /// Pages that would gain most from a copy on each node.
     pub replicable: usize,
-    /// Where they are, and what copies would save, in default mode.
+    /// These pages and the gain of copies; in default mode only.
     pub copies: Vec<Replicable>,
-    /// Time that would be saved, as a share of all time lost on memory, where it is known.
+    /// Time that the moves would save, as a share of all time lost on memory, if known.
     pub gain: Option<f64>,
     /// Huge pages that are to be split before the orders are carried out, in ascending order.
     pub splits: Vec<Region>,
-    /// In ascending order of regions; no region twice.
+    /// Changes in ascending order of regions, at most one per region.
     pub first_touch: Vec<FirstTouch>,
-    /// In ascending order of pages; no page twice.
+    /// Orders in ascending order of pages, at most one per page.
     pub orders: Vec<Order>,
 }

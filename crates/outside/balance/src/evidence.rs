@@ -1,4 +1,4 @@
-//! What a decision is made from.
+//! The input of a decision.
 
 use numapilot_topology::{NodeId, NodeSet};
 use serde::{Deserialize, Serialize};
@@ -9,14 +9,14 @@ use crate::traffic::Traffic;
 const PAGE_SHIFT: u32 = 12;
 const REGION_SHIFT: u32 = 21;
 
-/// A page of 4 KiB, by its number in the target's address space. Where pages are larger, a
-/// page is the one that contains it.
+/// A page of 4 KiB, by its number in the target's address space. If base pages are larger, it
+/// stands for the page that contains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Page(pub u64);
 
 impl Page {
-    /// Size.
+    /// The size in bytes.
     pub const BYTES: u64 = 1 << PAGE_SHIFT;
 
     /// The page with this address.
@@ -38,7 +38,7 @@ impl Page {
     }
 }
 
-/// 2 MiB, aligned: what a huge page covers, and what pages share evidence within.
+/// Aligned 2 MiB: the range of a huge page, and of pages that share evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Region(pub u64);
 
@@ -56,22 +56,22 @@ impl Region {
 /// A sampled access to memory, with the home of its page at that time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// What was accessed.
+    /// The accessed page.
     pub page: Page,
     /// Node of the CPU.
     pub from: NodeId,
     /// Node of the page.
     pub home: NodeId,
-    /// A store.
+    /// Whether it was a store.
     pub write: bool,
-    /// The page is part of a transparent huge page: it moves with all of its region.
+    /// Whether the page is part of a transparent huge page, which moves as a whole.
     pub huge: bool,
-    /// What the access took, where the source tells.
+    /// The latency of the access, if the source reports it.
     pub latency_ns: Option<u32>,
 }
 
 impl Access {
-    /// Counts it where both its nodes are among these.
+    /// Counts the access if both its nodes are among these.
     pub(crate) fn count_in(&self, traffic: &mut Traffic, nodes: &Nodes) {
         if let (Some(from), Some(home)) = (nodes.position(self.from), nodes.position(self.home)) {
             traffic.add(from, home);
@@ -79,22 +79,22 @@ impl Access {
     }
 }
 
-/// What was seen of one process in one interval.
+/// The evidence on one process from one interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {
-    /// Time in which the accesses took place: the interval, or what a lab simulated of it.
+    /// Time in which the accesses took place: the interval, or the part of it that a lab simulated.
     pub duration_ns: u64,
     /// Sampled accesses.
     pub accesses: Vec<Access>,
-    /// DRAM accesses that one sample stands for. `None` where the source cannot tell: a hint
-    /// fault says that a page is used, not how much.
+    /// DRAM accesses that one sample stands for. `None` if the source cannot tell: a hint fault
+    /// shows that a page is used, and not how much.
     pub accesses_per_sample: Option<f64>,
-    /// DRAM accesses as counted by the machine; samples stand in where nothing counts them.
+    /// DRAM accesses as counted by the machine. Without a counter, samples are used instead.
     pub counted: Option<Traffic>,
     /// Share of the machine's memory in use.
     pub memory_used: f64,
-    /// AutoNUMA moves the target's pages to their users itself: then nobody else does, lest
-    /// the two carry them to and fro.
+    /// Whether AutoNUMA moves the target's pages to their users. Then `balance` does not, so that
+    /// they do not move pages back and forth.
     pub kernel_collocates: bool,
     /// Whether huge pages can be split.
     pub can_split: bool,

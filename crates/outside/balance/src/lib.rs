@@ -9,9 +9,8 @@
 //!                                         +---------------- done --------------------+
 //! ```
 //!
-//! A decision ([`Balance::decide`]) is a function of state, evidence and clock: it makes no
-//! system call, so that it decides the same for a process, for a simulated one and for a
-//! recorded trace.
+//! A decision ([`Balance::decide`]) is a function of state, evidence and clock. It makes no system
+//! call, so it decides the same for a process, a simulated one and a recorded trace.
 #![forbid(unsafe_code)]
 
 pub mod adaptive;

@@ -1,4 +1,4 @@
-//! Where a target's pages are, and moving them: the kernel, or a simulator, behind one face.
+//! Finds and moves a target's pages, through one interface to the kernel or to a simulator.
 
 use std::io;
 
@@ -8,47 +8,47 @@ use thiserror::Error;
 
 use crate::evidence::{Page, Region};
 
-/// Why a page is not where one wanted it.
+/// Why a page is not where it was to be moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Obstacle {
-    /// Nobody has touched it, or it was given back.
+    /// It was not touched yet, or it was freed.
     Untouched,
-    /// It is no memory of the target, or the zero page.
+    /// It is not memory of the target, or it is the zero page.
     Unmapped,
-    /// Other processes have it, too.
+    /// Other processes map it too.
     Shared,
-    /// It is pinned, or being moved by someone else.
+    /// It is pinned, or something else is moving it.
     Busy,
     /// The destination has no memory left.
     Full,
-    /// It is of hugetlbfs, and no page is free in the destination's pool.
+    /// It belongs to hugetlbfs, and the destination's pool has no free page.
     Pool,
-    /// The destination is offline, or outside of the target's cpuset.
+    /// The destination is offline or outside the target's cpuset.
     Forbidden,
     /// It is part of a huge page that cannot be split.
     Huge,
 }
 
-/// A page: its node, or why it has none.
+/// The node of a page, or why it has none.
 pub type Whereabouts = Result<NodeId, Obstacle>;
 
-/// Why nothing could be done to any page of a call.
+/// Why a call failed for all its pages.
 #[derive(Debug, Error)]
 pub enum MemoryError {
     /// The target has ended.
     #[error("the process has ended")]
     Gone,
-    /// The destination has no memory left; some of the pages may have been moved.
+    /// The destination has no memory left. Some of the pages may have been moved.
     #[error("the node has no memory left")]
     Full,
-    /// Only pages of hugetlbfs were refused, by an empty pool; the others have been moved.
+    /// Only pages of hugetlbfs were refused, because the pool is empty. The others have been moved.
     #[error("no huge page is free in the node's pool (/sys/devices/system/node/node*/hugepages)")]
     EmptyPool,
     /// The destination may not be used.
     #[error("the node is offline or outside of the process's cpuset")]
     Forbidden,
-    /// Not one's own process.
+    /// The process belongs to another user.
     #[error(
         "the pages of this process may not be moved: run as its user, or as root (CAP_SYS_NICE)"
     )]
@@ -60,33 +60,34 @@ pub enum MemoryError {
 
 /// The memory of one process.
 pub trait Memory {
-    /// Where pages are.
+    /// Looks up the nodes of pages.
     ///
     /// # Errors
-    /// [`MemoryError`] when none can be looked up.
+    /// [`MemoryError`] if none can be looked up.
     fn query(&mut self, pages: &[Page]) -> Result<Vec<Whereabouts>, MemoryError>;
 
-    /// Moves pages to one node. What has become of them [`Memory::query`] tells.
+    /// Moves pages to one node. [`Memory::query`] shows the result.
     ///
     /// # Errors
-    /// [`MemoryError`]; some may have been moved before.
+    /// [`MemoryError`]; some pages may have been moved before.
     fn move_pages(&mut self, pages: &[Page], to: NodeId) -> Result<(), MemoryError>;
 
-    /// Which of these regions are huge pages. One that cannot be found out is none: its pages
-    /// then move together all the same.
+    /// Which of these regions are huge pages. If that is unknown, a region counts as none; its
+    /// pages still move together.
     fn huge(&mut self, regions: &[Region]) -> Vec<bool>;
 
     /// Whether huge pages can be split at all.
     fn can_split(&self) -> bool;
 
-    /// Splits huge pages into pages that move one by one; which of these regions are none any
-    /// more.
+    /// Splits huge pages into base pages that can move one by one. Returns which of these regions
+    /// are no longer huge pages.
     fn split(&mut self, regions: &[Region]) -> Vec<bool>;
 
-    /// What is touched in these regions, which ascend, from now on goes to these nodes in turn;
-    /// without nodes, to where the process's policy says. Bytes for which that can be had.
+    /// Changes where new memory of these regions, which ascend, is placed from now on: on these
+    /// nodes in turn, or, without nodes, by the process's policy. Returns the bytes for which that
+    /// worked.
     fn first_touch(&mut self, regions: &[Region], over: &NodeSet) -> u64;
 
-    /// A clock that moving takes time on.
+    /// The clock that measures moves.
     fn now_ns(&self) -> u64;
 }

@@ -1,4 +1,4 @@
-//! The evidence of an interval in figures.
+//! The figures of an interval.
 //!
 //! Source: the metrics of the Carrefour papers, as in [`crate::traffic`].
 
@@ -8,7 +8,7 @@ use crate::evidence::Evidence;
 use crate::nodes::Nodes;
 use crate::traffic::Traffic;
 
-/// The evidence of an interval in figures; `None` is what could not be measured.
+/// The figures of an interval. `None` means not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
     /// Sampled accesses.
@@ -21,12 +21,12 @@ pub struct Metrics {
     pub maptu: Option<f64>,
     /// Share of sampled accesses that were reads.
     pub read_ratio: Option<f64>,
-    /// Mean latency of the samples that tell it.
+    /// Mean latency of the samples that have one.
     pub latency_ns: Option<f64>,
 }
 
 impl Metrics {
-    /// The figures of an interval, and the traffic they are from.
+    /// The figures of an interval, and the traffic that they come from.
     #[must_use]
     pub fn of(evidence: &Evidence, nodes: &Nodes) -> (Self, Traffic) {
         let counted = evidence.counted.clone().filter(|t| t.matrix().len() == nodes.len());
@@ -35,7 +35,7 @@ impl Metrics {
         let mut traffic = counted.unwrap_or_else(|| Traffic::none(nodes.len()));
         let microseconds = evidence.duration_ns as f64 / 1e3;
         let accesses = &evidence.accesses;
-        // There can be a million: they are gone through once.
+        // There can be a million accesses, so this is one pass.
         let (mut reads, mut timed, mut sum_ns) = (0u64, 0u64, 0u64);
         for access in accesses {
             reads += u64::from(!access.write);
@@ -50,7 +50,7 @@ impl Metrics {
             local_access_ratio: traffic.local_access_ratio(),
             controller_imbalance: traffic.imbalance(),
             maptu: scale.filter(|_| microseconds > 0.0).map(|s| traffic.total() * s / microseconds),
-            // Sources that cannot tell reads from writes say write of all.
+            // Sources that cannot tell reads from writes report all as writes.
             read_ratio: (reads > 0).then(|| reads as f64 / accesses.len() as f64),
             latency_ns: (timed > 0).then(|| sum_ns as f64 / timed as f64),
         };

@@ -3,8 +3,7 @@
 use numapilot_topology::{Machine, NodeId};
 use serde::{Deserialize, Serialize};
 
-/// Latency of local DRAM where nothing is known: only ratios matter to a decision, and
-/// distances give those.
+/// Latency of local DRAM if unknown. Decisions depend on ratios only, which distances give.
 const LOCAL_NS: f64 = 100.0;
 
 /// SLIT distance of a node to itself (ACPI 6.5, 5.2.17).
@@ -19,14 +18,14 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Those of a machine: measured figures where it has them, else distances.
+    /// The nodes of a machine, with measured figures if it has them, else distances.
     #[must_use]
     pub fn of(machine: &Machine) -> Self {
         let ids: Vec<NodeId> = machine.nodes.iter().map(|node| node.id).collect();
         let figure = |matrix: &[Vec<Option<f64>>], i: usize, j: usize| {
             matrix.get(i).and_then(|row| row.get(j)).copied().flatten().filter(|v| *v > 0.0)
         };
-        // Firmware often tells a node's own latency alone: distances are ratios to that.
+        // Firmware often reports only a node's own latency; distances are relative to that.
         let local = |i: usize| figure(&machine.figures.latency_ns, i, i).unwrap_or(LOCAL_NS);
         let latency = |i: usize, j: usize| {
             figure(&machine.figures.latency_ns, i, j).unwrap_or_else(|| {
@@ -35,7 +34,7 @@ impl Nodes {
             })
         };
         let all = 0..ids.len();
-        // Whatever reaches a controller fastest is what it can give.
+        // The fastest access to a controller shows its bandwidth.
         let best = |j: usize| {
             let column =
                 all.clone().filter_map(|i| figure(&machine.figures.bandwidth_gb_per_s, i, j));
@@ -49,7 +48,7 @@ impl Nodes {
         }
     }
 
-    /// Whether its tables have the right shape, when it was read from a file.
+    /// Whether the tables, read from a file, have the right shape.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let count = self.ids.len();
@@ -61,25 +60,25 @@ impl Nodes {
             && self.bandwidth.iter().all(positive)
     }
 
-    /// How many there are.
+    /// The number of nodes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no nodes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// Their ids, by position.
+    /// The IDs of the nodes, by position.
     #[must_use]
     pub fn ids(&self) -> &[NodeId] {
         &self.ids
     }
 
-    /// Position of a node.
+    /// The position of a node.
     #[must_use]
     pub fn position(&self, id: NodeId) -> Option<usize> {
         // Nodes are numbered without gaps almost everywhere.
@@ -90,13 +89,13 @@ impl Nodes {
         }
     }
 
-    /// Latency of an idle machine, by positions.
+    /// Latency on an idle machine, by positions.
     #[must_use]
     pub fn latency_ns(&self, from: usize, home: usize) -> f64 {
         self.latency_ns[from][home]
     }
 
-    /// Bandwidth of a node's memory by position; only ratios mean anything.
+    /// Bandwidth of a node's memory, by position. Only ratios are meaningful.
     #[must_use]
     pub fn bandwidth(&self, home: usize) -> f64 {
         self.bandwidth[home]

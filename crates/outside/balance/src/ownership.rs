@@ -1,4 +1,4 @@
-//! Whose a sample is.
+//! Assigns samples to targets.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use crate::page_map::PageMap;
 use crate::process::Process;
 use crate::target::Target;
 
-/// Gives every target its samples. Where a sample does not tell its process the page tables
-/// do: whose page this memory is. They tell how it is now: samples from before a page was moved
-/// are nobody's, which [`numapilot_observe::source::Source::skip`] is for.
+/// Gives every target its samples. If a sample does not name its process, the page tables show
+/// which target maps the memory. They show the present state. Samples from before a page was moved
+/// belong to no target; [`numapilot_observe::source::Source::skip`] drops them.
 pub fn by_process(
     samples: Vec<Sample>,
     targets: &mut BTreeMap<i32, Option<Target<Process>>>,
 ) -> BTreeMap<i32, Vec<Sample>> {
     let mut groups: BTreeMap<i32, Vec<Sample>> =
         targets.keys().map(|pid| (*pid, Vec::new())).collect();
-    // Asking the kernel for every sample would take longer than the samples.
+    // Querying the kernel for every sample would take longer than sampling.
     let mut owners: PageMap<Page, (Page, Option<i32>)> = PageMap::default();
     for sample in samples {
         let pid = sample.pid.or_else(|| {

@@ -1,9 +1,9 @@
-//! Maps from pages and regions.
+//! Maps with pages or regions as keys.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Hashes one number: page numbers are no secret worth the time of a keyed hash.
+/// Hashes one number. Page numbers need no keyed hash.
 #[derive(Default)]
 pub struct Mixed(u64);
 
@@ -19,11 +19,11 @@ impl Hasher for Mixed {
     }
 
     fn write_u64(&mut self, number: u64) {
-        // Fibonacci hashing, with the high bits brought down to where tables look.
+        // Fibonacci hashing, with the high bits moved down to where tables use them.
         let product = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 = product ^ (product >> 32);
     }
 }
 
-/// A map from pages or regions.
+/// A map with pages or regions as keys.
 pub type PageMap<K, V> = HashMap<K, V, BuildHasherDefault<Mixed>>;

@@ -1,8 +1,8 @@
-//! The memory of a running process, by the kernel.
+//! The memory of a running process, through the kernel.
 //!
-//! Source: move_pages(2), kernel_move_pages in mm/migrate.c; pidfd_open(2). A process number
-//! means whoever has it: so a descriptor of the process is held, and before and after every
-//! call it is seen whether the process still lives and with it the number is still its own.
+//! Source: move_pages(2), kernel_move_pages in mm/migrate.c; pidfd_open(2). A process number can be
+//! reused. So a descriptor of the process is held, and every call is preceded and followed by a
+//! check that the process still lives and has its number.
 
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -23,7 +23,7 @@ use crate::evidence::{Page, Region};
 use crate::memory::{Memory, MemoryError, Obstacle, Whereabouts};
 use crate::page_map::PageMap;
 
-/// How long it is believed that a region is a huge page, or none.
+/// How long the answer is cached whether a region is a huge page.
 const HUGE_FOR: Duration = Duration::from_secs(10);
 
 /// A process.
@@ -40,21 +40,21 @@ pub struct Process {
 }
 
 impl Process {
-    /// Takes hold of a process.
+    /// Opens a process.
     ///
     /// # Errors
-    /// [`MemoryError::Gone`] when there is none with this number.
+    /// [`MemoryError::Gone`] if there is no process with this number.
     pub fn open(pid: i32) -> Result<Self, MemoryError> {
         let number = u32::try_from(pid).map_err(|_| MemoryError::Gone)?;
         let started = start_time(number).map_err(|_| MemoryError::Gone)?;
         let fd = PidFd::open(pid).map_err(error)?;
-        // The number may have changed hands between the two.
+        // The number may have been reused in between.
         if start_time(number).ok() != Some(started) {
             return Err(MemoryError::Gone);
         }
         let now = Instant::now();
         let huge = PageMap::default();
-        // It says whether it would be allowed.
+        // The empty call shows whether splitting is allowed.
         let can_split = fd.cold(&[]).is_ok();
         Ok(Self {
             pid,
@@ -68,26 +68,26 @@ impl Process {
         })
     }
 
-    /// It has an agent, perhaps.
+    /// Adds the agents, one of which the process may have.
     #[must_use]
     pub fn with_agent(self, agents: Option<Rc<Agents>>) -> Self {
         Self { agents, ..self }
     }
 
-    /// Its number.
+    /// The process number.
     #[must_use]
     pub const fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// Whether it still lives.
+    /// Whether the process still lives.
     #[must_use]
     pub fn lives(&self) -> bool {
         self.fd.ended_within(Some(Duration::ZERO)).is_ok_and(|ended| !ended)
     }
 
-    /// Whether this process has this physical memory at a page: whose a sample is that does not
-    /// tell its process. Only root may know.
+    /// Whether this process maps this physical memory at a page. That finds the owner of a sample
+    /// that does not name its process. Only root may know.
     pub fn maps(&mut self, page: Page, physical: Page) -> bool {
         let size = procfs::page_size();
         self.refresh();
@@ -97,13 +97,14 @@ impl Process {
             .is_some_and(|frame| frame == physical.address() / size)
     }
 
-    /// Opens the page tables, from time to time anew: an exec has other memory.
+    /// Opens the page tables, and from time to time again: the process may have new memory after an
+    /// exec.
     fn refresh(&mut self) {
         if self.huge_since.elapsed() >= HUGE_FOR || self.pagemap.is_none() {
             self.huge.clear();
             self.huge_since = Instant::now();
             self.pagemap = File::open(format!("/proc/{}/pagemap", task_with_memory(self.pid))).ok();
-            // The number may have changed hands.
+            // The number may have been reused.
             if !self.lives() {
                 self.pagemap = None;
             }
@@ -136,7 +137,7 @@ impl Process {
 }
 
 impl Process {
-    /// Mappings of hugetlbfs. Only for a process that has such pages are all mappings read.
+    /// Mappings of hugetlbfs. All mappings are read only for a process that has such pages.
     fn pooled(&self) -> Vec<Range<u64>> {
         let process = procfs::process::Process::new(self.pid).ok();
         let has_some = process.as_ref().and_then(Resident::of);
@@ -161,8 +162,8 @@ impl Memory for Process {
             Err(MemoryError::Full) => {}
             moved => return moved.map(drop),
         }
-        // A page of hugetlbfs goes into the node's own pool only, and the kernel's answer is the
-        // same whether that is empty or the node full; it leaves out the pages after it.
+        // A page of hugetlbfs goes into the node's own pool only. The kernel's answer is the same
+        // for an empty pool and a full node, and it leaves out the pages after the failure.
         let pooled = self.pooled();
         let is_pooled = |page: &Page| pooled.iter().any(|range| range.contains(&page.address()));
         let others: Vec<Page> = pages.iter().copied().filter(|page| !is_pooled(page)).collect();
@@ -197,7 +198,7 @@ impl Memory for Process {
 
     fn split(&mut self, regions: &[Region]) -> Vec<bool> {
         for region in regions {
-            // The first base page is enough; whether it was is seen below.
+            // The first base page is enough; the result is checked below.
             let start = usize::try_from(region.start().address()).unwrap_or(usize::MAX);
             let first = start..start.saturating_add(Page::BYTES as usize);
             let _ = self.fd.cold(std::slice::from_ref(&first));
@@ -214,12 +215,12 @@ impl Memory for Process {
         for part in private_memory(self.pid, regions) {
             match agents.spread(self.pid, part.start, part.end - part.start, over) {
                 Ok(()) => bytes += part.end - part.start,
-                // A program that cannot load the library.
+                // The program cannot load the library.
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                     self.agents = None;
                     break;
                 }
-                // Unmapped meanwhile.
+                // The memory was unmapped meanwhile.
                 Err(_) => {}
             }
         }
@@ -231,7 +232,7 @@ impl Memory for Process {
     }
 }
 
-/// Parts of regions, which ascend, that are anonymous memory of a process's own.
+/// The parts of regions, which ascend, that are private anonymous memory.
 fn private_memory(pid: i32, regions: &[Region]) -> Vec<Range<u64>> {
     let address = |region: u64| Region(region).start().address();
     let runs = regions.chunk_by(|a, b| a.0 + 1 == b.0);
@@ -250,7 +251,7 @@ fn private_memory(pid: i32, regions: &[Region]) -> Vec<Range<u64>> {
     maps.into_iter().filter(own).flat_map(parts).collect()
 }
 
-/// A page's status as move_pages(2) gives it.
+/// Translates a page's status of move_pages(2).
 fn whereabouts(status: i32) -> Whereabouts {
     match u32::try_from(status) {
         Ok(node) => Ok(NodeId(node)),
@@ -327,7 +328,7 @@ mod tests {
         let pid = first.id();
         let mut process = Process::open(pid.cast_signed()).unwrap();
         end(first);
-        // The kernel goes on counting from here; other programs may take the number first.
+        // The kernel continues counting from here, but other programs may take the number first.
         for _ in 0..100 {
             let from = format!("{}", pid - 1);
             if let Err(why) = std::fs::write("/proc/sys/kernel/ns_last_pid", from) {

@@ -1,5 +1,5 @@
-//! A process that exists in numbers only: nodes with a capacity, pages with a home, a price
-//! for every move, and whatever can go wrong with them.
+//! A simulated process: nodes with a capacity, pages with a home, a cost for every move, and
+//! everything that can fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,30 +8,30 @@ use numapilot_topology::{NodeId, NodeSet};
 use crate::evidence::{Page, Region};
 use crate::memory::{Memory, MemoryError, Obstacle, Whereabouts};
 
-/// The process.
+/// The simulated process.
 #[derive(Clone, Debug, Default)]
 pub struct Simulated {
     /// Where its pages are.
     pub homes: BTreeMap<Page, NodeId>,
-    /// Pages that a node has room for, this process's among them; others have no end.
+    /// Pages that a node has room for, including this process's; other nodes are unlimited.
     pub capacity: BTreeMap<NodeId, usize>,
-    /// Pages that nothing moves.
+    /// Pages that cannot be moved.
     pub pinned: BTreeSet<Page>,
-    /// Pages that other processes have, too.
+    /// Pages that other processes map too.
     pub shared: BTreeSet<Page>,
     /// Regions that are huge pages.
     pub huge: BTreeSet<Region>,
-    /// Huge pages that nothing splits.
+    /// Huge pages that cannot be split.
     pub unsplittable: BTreeSet<Region>,
-    /// Regions of hugetlbfs, of which no node's pool has a page free.
+    /// Regions of hugetlbfs, with no free page in any node's pool.
     pub pooled: BTreeSet<Region>,
-    /// Regions in which pages are spread when they are touched, and over which nodes.
+    /// Regions in which pages are spread on first touch, and their nodes.
     pub spread: BTreeMap<Region, NodeSet>,
-    /// Nodes outside of its cpuset.
+    /// Nodes outside its cpuset.
     pub forbidden: BTreeSet<NodeId>,
-    /// Calls after which it ends.
+    /// Number of calls after which it ends.
     pub ends_after: Option<u32>,
-    /// What moving a page takes.
+    /// Time to move a page.
     pub page_move_ns: u64,
     now_ns: u64,
     calls: u32,

@@ -1,4 +1,4 @@
-//! One process under balance: from its samples to pages that were moved.
+//! One process under balance: turns its samples into moved pages.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use crate::memory::{Memory, MemoryError};
 use crate::nodes::Nodes;
 use crate::page_map::PageMap;
 
-/// Pages that are asked after in one call.
+/// Pages per query.
 const BATCH: usize = 4096;
 
-/// A process, and what is remembered of it.
+/// A process and its state.
 #[derive(Debug)]
 pub struct Target<M> {
     /// Its memory.
@@ -24,28 +24,28 @@ pub struct Target<M> {
     balance: Balance,
 }
 
-/// What was done in an interval.
+/// The result of an interval.
 #[derive(Debug)]
 pub struct Interval {
-    /// What was decided.
+    /// The decision.
     pub decision: Decision,
-    /// What has become of the orders; `None` when they were not to be carried out.
+    /// The result of the orders; `None` if they were not carried out.
     pub done: Option<Done>,
-    /// Why no more can be done to this process.
+    /// Why balancing this process has to end.
     pub error: Option<MemoryError>,
 }
 
 impl<M: Memory> Target<M> {
-    /// Begins.
+    /// Begins with a process.
     pub const fn new(memory: M, balance: Balance) -> Self {
         Self { memory, balance }
     }
 
-    /// Samples as accesses: with the home of every page and whether it is huge. Those whose
-    /// page or node is not known any more are left out.
+    /// Turns samples into accesses, with the home of every page and whether it is huge. Samples
+    /// whose page or node is unknown are left out.
     ///
     /// # Errors
-    /// [`MemoryError`] when the process cannot be asked.
+    /// [`MemoryError`] if the process cannot be queried.
     pub fn accesses(
         &mut self,
         samples: &[Sample],
@@ -80,8 +80,8 @@ impl<M: Memory> Target<M> {
         Ok(samples.iter().filter_map(access).collect())
     }
 
-    /// Decides by the evidence of an interval that ended at `now_ns`, and carries the orders
-    /// out, unless `dry`; `stop` is asked again and again whether to leave off.
+    /// Decides by the evidence of an interval that ended at `now_ns`, and carries the orders out
+    /// unless `dry`. `stop` is polled to end early.
     pub fn interval(
         &mut self,
         nodes: &Nodes,

@@ -1,8 +1,8 @@
 //! DRAM traffic between nodes, and the figures that follow from it.
 //!
-//! Source: the metrics of the Carrefour papers. A_ij are accesses from node i to the memory
-//! of node j; LAR = sum A_ii / sum A_ij; load_j = sum_i A_ij; imbalance = standard deviation
-//! of the loads over their mean, with n - 1 in the denominator as the published source has it.
+//! Source: the metrics of the Carrefour papers. A_ij are accesses from node i to the memory of node
+//! j; LAR = sum A_ii / sum A_ij; load_j = sum_i A_ij; imbalance = standard deviation of the loads
+//! over their mean, with n - 1 in the denominator as in the published source.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 pub struct Traffic(Vec<Vec<f64>>);
 
 impl Traffic {
-    /// No traffic between so many nodes.
+    /// No traffic between this many nodes.
     #[must_use]
     pub fn none(nodes: usize) -> Self {
         Self(vec![vec![0.0; nodes]; nodes])
     }
 
-    /// From counters; `None` when the matrix is not square.
+    /// The traffic that counters report; `None` if the matrix is not square.
     #[must_use]
     pub fn counted(matrix: Vec<Vec<f64>>) -> Option<Self> {
         matrix.iter().all(|row| row.len() == matrix.len()).then_some(Self(matrix))
@@ -67,8 +67,8 @@ impl Traffic {
         Some((squares / (loads.len() - 1) as f64).sqrt() / mean)
     }
 
-    /// What of the imbalance chance does not explain, where accesses are samples: by Poisson's law
-    /// the variance of a load is then its mean.
+    /// The part of the imbalance that chance does not explain, if accesses are samples: by
+    /// Poisson's law the variance of a load is then its mean.
     #[must_use]
     pub fn imbalance_beyond_chance(&self) -> Option<f64> {
         let mean = self.total() / self.0.len() as f64;

@@ -1,4 +1,4 @@
-//! A real program that carries the agent, and one that does not.
+//! Tests with a real program that loads the agent, and with one that does not.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what a test is for")]
 
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use numapilot_balance::{Agents, Memory, Page, Process};
 use numapilot_topology::{NodeId, NodeSet};
 
-/// The library, built as it is shipped.
+/// The library, built as for a release.
 fn library() -> PathBuf {
     let status = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--offline", "-p", "numapilot-bind-preload"])
@@ -32,7 +32,7 @@ fn program(words: &[&str], agents: &Agents, library: Option<&Path>) -> Child {
         command.env("LD_PRELOAD", library);
     }
     let mut child = command.spawn().unwrap();
-    // It is loaded when it has said something.
+    // The agent is loaded once the program has printed something.
     std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
     child
 }
@@ -69,7 +69,7 @@ fn memory_is_spread_when_a_program_carries_the_agent() {
     }
 }
 
-/// Else it would take a CPU of its own.
+/// Otherwise the agent would take up a CPU.
 #[test]
 fn an_agent_that_may_not_wait_leaves_off() {
     let filter = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no_wait");

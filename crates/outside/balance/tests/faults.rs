@@ -1,5 +1,5 @@
-//! Whatever can go wrong with a target and its memory: orders are carried out as far as they
-//! can be, and no page is anywhere it may not be.
+//! Faults of a target and its memory: orders are carried out as far as possible, and no page goes
+//! where it may not be.
 
 use std::cell::Cell;
 
@@ -79,7 +79,7 @@ fn a_full_node_takes_no_more_and_others_do() {
 
 #[test]
 fn an_empty_pool_stops_its_own_pages_only() {
-    // The first region is of hugetlbfs; the node it cannot go to has room for the others.
+    // The first region belongs to hugetlbfs. The node that cannot take it has room for the others.
     let mut memory = pages(2048);
     memory.pooled.insert(Region(0));
     let (moved, refused, failed) = all(&mut memory, &[order(0, 2048, 1)]);

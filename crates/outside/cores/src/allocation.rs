@@ -1,22 +1,22 @@
-//! The allocation of cores to several targets on one machine: how many each gets.
+//! Allocates cores to several targets on one machine: how many each gets.
 //!
-//! Weighted max-min fairness (Bertsekas, Gallager, "Data Networks", 2nd edition, section
-//! 6.5.2) in whole cores: everybody has his minimum, then the next core goes to whoever has
-//! the least for his weight and wants more.
+//! Weighted max-min fairness (Bertsekas, Gallager, "Data Networks", 2nd edition, section 6.5.2) in
+//! whole cores: every target gets its minimum, then the next core goes to the target that wants
+//! more and has the least relative to its weight.
 
-/// What one target asks for.
+/// The demand of one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// It never gets less.
+    /// The target never gets fewer.
     pub minimum: u32,
-    /// It would take so many.
+    /// The number of cores that it could use.
     pub wanted: u32,
-    /// Its part of what is scarce, relative to that of others; at least 1.
+    /// Its share of scarce cores, relative to the weights of the others; at least 1.
     pub weight: u32,
 }
 
-/// So many cores for each demand. The minima are granted even where they are more than
-/// `total` all together: that they fit is for the caller to see to.
+/// The number of cores for each demand. The minima are granted even if their sum exceeds `total`:
+/// the caller has to make sure that they fit.
 #[must_use]
 pub fn allocate_cores(demands: &[Demand], total: u32) -> Vec<u32> {
     let mut granted: Vec<u32> = demands.iter().map(|demand| demand.minimum).collect();
@@ -41,7 +41,7 @@ mod tests {
     fn what_is_scarce_goes_by_weight() {
         let demand = |wanted, weight| Demand { minimum: 1, wanted, weight };
         assert_eq!(allocate_cores(&[demand(16, 3), demand(16, 1)], 16), [12, 4]);
-        // Who wants little leaves the rest to the others.
+        // A target that wants little leaves the rest to the others.
         assert_eq!(allocate_cores(&[demand(2, 3), demand(16, 1)], 16), [2, 14]);
         assert_eq!(allocate_cores(&[demand(3, 1), demand(4, 1)], 16), [3, 4]);
     }
@@ -63,7 +63,7 @@ mod tests {
             let granted = allocate_cores(&demands, total);
             prop_assert!(granted.iter().sum::<u32>() <= total);
             let wanted: u32 = demands.iter().map(|c| c.wanted.max(c.minimum)).sum();
-            // Nothing is kept from those who want it.
+            // No core that a target wants stays free.
             prop_assert_eq!(granted.iter().sum::<u32>(), total.min(wanted));
             for (demand, cores) in demands.iter().zip(&granted) {
                 prop_assert!(*cores >= demand.minimum);
@@ -71,8 +71,8 @@ mod tests {
             }
             for (one, cores) in demands.iter().zip(&granted) {
                 for (other, theirs) in demands.iter().zip(&granted) {
-                    // Who still wants has, but for the last core, as much for his weight as
-                    // whoever has more than his minimum.
+                    // A target that wants more has, but for the last core, as much for its weight
+                    // as any target above its minimum.
                     if *cores < one.wanted && *theirs > other.minimum {
                         let mine = f64::from(cores + 1) / f64::from(one.weight);
                         let his = f64::from(*theirs) / f64::from(other.weight);

@@ -1,33 +1,33 @@
-//! The assignment of CPUs to several targets on one machine, once it is known how many each gets.
+//! Assigns CPUs to several targets on one machine, once the number for each is known.
 
 use numapilot_topology::{CpuId, CpuSet};
 
 use crate::layout::{Layout, NodeUses};
 
-/// What the assignment knows of one target.
+/// One target's input to the assignment.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
     /// The order in which it gets CPUs.
     pub layout: &'a Layout,
-    /// CPUs that it may have.
+    /// CPUs that it may use.
     pub available: &'a CpuSet,
     /// CPUs that it has.
     pub held: &'a CpuSet,
     /// Nodes that it uses.
     pub uses: &'a NodeUses,
-    /// So many are granted.
+    /// The number of CPUs that it was granted.
     pub granted: u32,
-    /// So many it must have.
+    /// The fewest CPUs that it must have.
     pub minimum: u32,
 }
 
-/// CPUs for each target. No CPU is assigned twice. No target holds more CPUs than its grant, or
+/// The CPUs for each target. No CPU is assigned twice. No target holds more CPUs than its grant, or
 /// fewer than its minimum while another exceeds its own.
 #[must_use]
 pub fn assign_cpus(requests: &[Request<'_>]) -> Vec<CpuSet> {
     let mut taken = CpuSet::new();
     let mut all: Vec<CpuSet> = Vec::with_capacity(requests.len());
-    // Nobody moves who need not.
+    // No target moves without need.
     for request in requests {
         let own = request.held.intersection(request.available).difference(&taken);
         let kept =
@@ -35,7 +35,7 @@ pub fn assign_cpus(requests: &[Request<'_>]) -> Vec<CpuSet> {
         taken = taken.union(&kept);
         all.push(kept);
     }
-    // Who has the least to choose from is first.
+    // The target with the smallest choice comes first.
     let mut order: Vec<usize> = (0..requests.len()).collect();
     order.sort_by_key(|at| requests[*at].available.len());
     for &at in &order {
@@ -54,7 +54,7 @@ pub fn assign_cpus(requests: &[Request<'_>]) -> Vec<CpuSet> {
     all
 }
 
-/// A CPU that `for_whom` may have, of a target that has more than it must.
+/// A CPU that `for_whom` may use, taken from a target that has more than its minimum.
 fn spare(requests: &[Request<'_>], all: &[CpuSet], for_whom: usize) -> Option<(usize, CpuId)> {
     (0..requests.len())
         .filter(|at| *at != for_whom && count(&all[*at]) > requests[*at].minimum)

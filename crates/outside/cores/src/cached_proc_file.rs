@@ -1,15 +1,15 @@
-//! Files of the kernel that are read at every tick: opened once, and read where they lie.
+//! Kernel files that are read at every tick. They are opened once and stay open.
 //!
-//! Sources: proc(5); Documentation/filesystems/seq_file.rst (a read at offset 0 has the text of
-//! that moment). A file of a process or a group is tied to it: once that is gone reading fails,
-//! also when its name has been given to another.
+//! Sources: proc(5); Documentation/filesystems/seq_file.rst (a read at offset 0 returns the current
+//! text). A file of a process or a group is tied to it: once that is gone, reading fails, even if
+//! its name has been given to another.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// More than any of these files has.
+/// More bytes than any of these files has.
 const MOST_BYTES: usize = 4096;
 
 /// A file that stays open.
@@ -17,18 +17,18 @@ const MOST_BYTES: usize = 4096;
 pub struct CachedProcFile(File);
 
 impl CachedProcFile {
-    /// Opens it.
+    /// Opens the file.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The errors of the file system.
     pub fn open(path: &Path) -> io::Result<Self> {
         File::open(path).map(Self)
     }
 
-    /// Its text at this moment.
+    /// Reads the current text.
     ///
     /// # Errors
-    /// When what it tells of is gone.
+    /// Fails if the process or group is gone.
     pub fn read(&self) -> io::Result<String> {
         let mut buffer = [0; MOST_BYTES];
         let length = self.0.read_at(&mut buffer, 0)?;
@@ -36,20 +36,20 @@ impl CachedProcFile {
     }
 }
 
-/// Some of them, of which only whether they have changed is of interest.
+/// A set of files of which only changes matter.
 #[derive(Debug, Default)]
 pub struct Watch {
     files: Vec<(Option<CachedProcFile>, Option<String>)>,
 }
 
 impl Watch {
-    /// Begins with a change: nothing has been looked at yet.
+    /// A new set. The first call of [`Watch::has_changed`] reports a change.
     #[must_use]
     pub fn of(paths: &[PathBuf]) -> Self {
         Self { files: paths.iter().map(|path| (CachedProcFile::open(path).ok(), None)).collect() }
     }
 
-    /// Whether any has another text than at the last call, or none that can be read.
+    /// Whether the text of any file differs from the last call, or can no longer be read.
     pub fn has_changed(&mut self) -> bool {
         let mut changed = false;
         for (file, before) in &mut self.files {

@@ -1,4 +1,4 @@
-//! Why the cores of a target cannot be held.
+//! Errors of holding a target on its cores.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,19 +14,19 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// Why the cores of a target cannot be held; nothing is left changed.
+/// Why the cores of a target cannot be held. Nothing is left changed.
 #[derive(Debug, Error)]
 pub enum CoresError {
-    /// It has ended.
+    /// The target has ended.
     #[error("the target has ended")]
     Gone,
-    /// Another numapilot does.
+    /// Another numapilot holds it.
     #[error(transparent)]
     Taken(#[from] AlreadyManaged),
-    /// A daemon that is dead has left the target changed, and it stays so.
-    #[error("what a numapilot cores that was killed has left is to be put back first: {what}")]
+    /// A dead daemon has left the target changed, and it could not be put back.
+    #[error("first put back what a killed numapilot cores has left: {what}")]
     Unsettled {
-        /// What, and why it is not put back.
+        /// What was left, and why it is not put back.
         what: String,
     },
     /// One of two targets of one run descends from the other.
@@ -47,7 +47,7 @@ pub enum CoresError {
         pid: i32,
         /// Its minimum.
         wanted: u32,
-        /// CPUs that there are.
+        /// Free CPUs.
         there: usize,
     },
     /// None of the ways works.
@@ -58,12 +58,12 @@ pub enum CoresError {
     NoWay {
         /// The target.
         pid: i32,
-        /// Each way with what is in it.
+        /// Each way with the reason why it does not work.
         causes: String,
     },
-    /// Somebody else took it out of the group that was made for it.
+    /// Somebody else moved it out of the group that was made for it.
     #[error(
-        "it is not in {} any more: somebody else moved it; its cores are left as they are",
+        "it is no longer in {}: somebody else moved it; its cores are left as they are",
         group.display()
     )]
     MovedAway {
@@ -82,28 +82,28 @@ pub enum CoresError {
         /// What is in it.
         now: String,
     },
-    /// A file of a group.
+    /// A file of a group cannot be used.
     #[error("{what} {}", path.display())]
     File {
-        /// What was tried.
+        /// The action that failed.
         what: &'static str,
-        /// With which file.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// A thread's affinity.
+    /// The affinity of a thread cannot be set.
     #[error("the affinity of thread {tid} cannot be set; run as root or as its user")]
     Affinity {
-        /// Which.
+        /// The thread.
         tid: i32,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// The record of what is to be put back.
+    /// The record of the original state cannot be written or read.
     #[error(transparent)]
     Journal(#[from] SettingsJournalError),
-    /// The machine.
+    /// The machine's CPUs cannot be read.
     #[error("the machine's CPUs cannot be read: {0}")]
     Machine(String),
 }

@@ -1,4 +1,4 @@
-//! Which CPUs a target gets, when it is known how many.
+//! Chooses which CPUs a target gets, once their number is known.
 //!
 //! Source: prt-pro section 3.2: core(i, j) = d*i + j with 0 <= j < d (the formula there says
 //! 1 <= j, the example 0). *Sparse* takes a core of each node in turn, *dense* fills a node
@@ -17,27 +17,27 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Spread {
-    /// One of each node in turn.
+    /// One CPU of each node in turn.
     Sparse,
-    /// A node after the other.
+    /// One node after the other.
     Dense,
-    /// By the target's pages and the controllers' room.
+    /// By the target's pages and the free capacity of the memory controllers.
     Adaptive,
 }
 
-/// What makes a node a good place for a target's threads.
+/// How well a node suits a target's threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NodeUse {
-    /// Bytes that the target has there.
+    /// Bytes of the target's memory on the node.
     pub bytes: u64,
-    /// Share of the memory controller that is not in use, 0 to 1; 1 where it is not known.
+    /// Free share of the memory controller, 0 to 1; 1 if unknown.
     pub room: f64,
 }
 
 /// The nodes that a target uses.
 pub type NodeUses = BTreeMap<NodeId, NodeUse>;
 
-/// CPUs of one target in the order in which it gets them.
+/// The CPUs of one target in the order in which it gets them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     order: Vec<CpuId>,
@@ -46,12 +46,12 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// For a target that may use `allowed`; those of them that are online count.
+    /// The layout for a target that may use `allowed`. Only CPUs that are online count.
     #[must_use]
     pub fn of(machine: &Machine, allowed: &CpuSet, spread: Spread) -> Self {
         let placement = match spread {
             Spread::Sparse => ThreadPlacement::Sparse,
-            // The nearest node next, where pages do not tell.
+            // Without page counts, the nearest node comes next.
             Spread::Dense | Spread::Adaptive => ThreadPlacement::Dense,
         };
         let nodes = machine.cpus.iter().filter_map(|cpu| Some((cpu.id, cpu.node?))).collect();
@@ -59,14 +59,14 @@ impl Layout {
         Self { order: order(machine, allowed, placement), nodes, adaptive }
     }
 
-    /// All CPUs that the target may have.
+    /// All CPUs that the target may use.
     #[must_use]
     pub fn all(&self) -> CpuSet {
         self.order.iter().copied().collect()
     }
 
-    /// `count` CPUs, or as many as are `free`: of those that the target has as many as
-    /// possible, so that its threads stay where they are.
+    /// Chooses `count` CPUs, or as many as are `free`. It keeps as many as possible of those that
+    /// the target holds, so that its threads stay where they are.
     #[must_use]
     pub fn choose(&self, held: &CpuSet, count: u32, free: &CpuSet, uses: &NodeUses) -> CpuSet {
         let usable: Vec<CpuId> =
@@ -85,8 +85,8 @@ impl Layout {
         chosen
     }
 
-    /// The CPU to add: the first in order; among nodes the one with the most use for one
-    /// core more (D'Hondt's rule gives each node cores in proportion to its use).
+    /// The CPU to add: the first in order, or of the node with the most use for one more core
+    /// (D'Hondt's rule gives each node cores in proportion to its use).
     fn best(
         &self,
         left: impl Iterator<Item = CpuId>,
@@ -94,21 +94,21 @@ impl Layout {
         uses: &NodeUses,
     ) -> Option<CpuId> {
         let worth = |cpu: CpuId| self.worth(cpu, chosen, uses, 1.0);
-        // The first of equals, which max_by would not give.
+        // Takes the first of equals; `max_by` would take the last.
         left.fold(None, |best, cpu| match best {
             Some(best) if worth(best) >= worth(cpu) => Some(best),
             _ => Some(cpu),
         })
     }
 
-    /// The CPU to take: the last in order, of the node with the least use for its cores.
+    /// The CPU to take back: the last in order, or of the node with the least use for its cores.
     fn worst(&self, usable: &[CpuId], chosen: &CpuSet, uses: &NodeUses) -> Option<CpuId> {
         let worth = |cpu: &CpuId| self.worth(*cpu, chosen, uses, 0.0);
         let held = usable.iter().rev().copied().filter(|cpu| chosen.contains(*cpu));
         held.min_by(|a, b| worth(a).total_cmp(&worth(b)))
     }
 
-    /// Use of a CPU's node for each of the target's cores there, `more` included.
+    /// Use of a CPU's node, divided by the target's cores there plus `more`.
     fn worth(&self, cpu: CpuId, chosen: &CpuSet, uses: &NodeUses, more: f64) -> f64 {
         let Some(node) = self.nodes.get(&cpu).filter(|_| self.adaptive) else { return 0.0 };
         let Some(node_use) = uses.get(node) else { return 0.0 };
@@ -164,10 +164,10 @@ mod tests {
             ids(&layout.choose(&four, 3, &all, &uses(&[(1, 1, 1.0), (2, 300, 1.0)]))),
             [8, 9, 10]
         );
-        // A controller without room is no place to go to.
+        // A node whose controller is busy is not chosen.
         let full = uses(&[(1, 100, 1.0), (2, 300, 0.1)]);
         assert_eq!(ids(&layout.choose(&CpuSet::new(), 2, &all, &full)), [4, 5]);
-        // Nothing is known: a node after the other.
+        // Without page counts: one node after the other.
         assert_eq!(ids(&layout.choose(&CpuSet::new(), 3, &all, &NodeUses::new())), [0, 1, 2]);
     }
 
@@ -187,10 +187,10 @@ mod tests {
             let chosen = layout.choose(&held, count, &free, &uses(&pages));
             prop_assert!(chosen.is_subset(&free));
             prop_assert_eq!(chosen.len(), free.len().min(count as usize));
-            // Nobody moves without need.
+            // No thread moves without need.
             let kept = held.intersection(&free);
             prop_assert!(chosen.is_subset(&kept) || kept.is_subset(&chosen));
-            // The same again changes nothing.
+            // Choosing again changes nothing.
             prop_assert_eq!(layout.choose(&chosen, count, &free, &uses(&pages)), chosen);
         }
     }

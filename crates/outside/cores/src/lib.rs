@@ -1,5 +1,5 @@
-//! Gives a running program the number of cores that it needs, at the right place, and takes
-//! back the rest.
+//! Gives a running program the number of cores that it needs, in the right place, and takes back
+//! the rest.
 //!
 //! Source: Dominico, de Almeida, Meira, "A PetriNet Mechanism for OLAP in NUMA" (DaMoN
 //! 2017): a database that gets every core lets the scheduler spread its workers over all
@@ -10,8 +10,8 @@
 //!                      (pure)                   (pure)              (pure, Layout)    (kernel)
 //! ```
 //!
-//! Everything pure is a function of state and evidence, so that it decides the same for a
-//! process, in the simulator and in a test.
+//! The pure parts are functions of state and evidence. They decide the same for a process, in the
+//! simulator and in a test.
 #![forbid(unsafe_code)]
 
 pub mod actuator;

@@ -1,13 +1,13 @@
-//! What a target uses of its cores, by the kernel's files.
+//! Measures how much a target uses its cores, from files of the kernel.
 //!
 //! Sources: Documentation/admin-guide/cgroup-v2.rst (`cpu.stat`); clock_getcpuclockid(3);
 //! Documentation/scheduler/sched-stats.rst; Documentation/accounting/psi.rst.
 //!
-//! Busy cores come from the target's group where it has one in cgroup v2, which counts the
-//! processes that nobody has seen yet, too. Else they come from the CPU clocks of its processes,
-//! which have nanoseconds where `/proc/PID/stat` has ticks of 10 ms. Waiting threads come from the
-//! time each thread has waited for a CPU: a file for each thread, so with thousands of them it is
-//! read less often than every tick, and what is known is then an average of a longer time.
+//! Busy cores come from the target's group if it has one in cgroup v2, which also counts processes
+//! that have not been found yet. Otherwise they come from the CPU clocks of its processes, which
+//! have nanoseconds where `/proc/PID/stat` has ticks of 10 ms. Waiting threads come from the time
+//! that each thread has waited for a CPU. This needs one file per thread, so with thousands of
+//! threads it is read less often than every tick, and the figure is the average of a longer time.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,10 +20,10 @@ use crate::decide::Load;
 use crate::pace::{OFTEN, Pace};
 use crate::traffic::Traffic;
 
-/// Waiting that is older than so many ticks is not known any more.
+/// A waiting figure older than this many ticks counts as unknown.
 const FRESH_TICKS: u32 = 3;
 
-/// The accounts of a group in cgroup v2.
+/// The accounting files of a group in cgroup v2.
 #[derive(Debug)]
 struct Group {
     usage: CachedProcFile,
@@ -37,18 +37,18 @@ impl Group {
         Some(Self { usage, pressure: CachedProcFile::open(&path.join("cpu.pressure")).ok() })
     }
 
-    /// What its processes have used; `None` when it is gone.
+    /// CPU time that its processes have used; `None` when the group is gone.
     fn cpu_time(&self) -> Option<Duration> {
         parse_usage(&self.usage.read().ok()?)
     }
 
-    /// For how many microseconds at least one thread has waited.
+    /// Microseconds in which at least one thread has waited.
     fn pressure_us(&self) -> Option<u64> {
         parse_pressure(&self.pressure.as_ref()?.read().ok()?)
     }
 }
 
-/// What was read last.
+/// Measures one target; keeps the last readings.
 #[derive(Debug)]
 pub struct Meter {
     /// The target's own group in cgroup v2.
@@ -57,7 +57,7 @@ pub struct Meter {
     cpu: Option<Duration>,
     clocks: Pace,
     looked_at: Instant,
-    /// Cores that processes found at the last look had kept busy since the one before.
+    /// Cores that newly found processes had kept busy between the last two searches.
     unseen: f64,
     pressure_us: Option<u64>,
     delays: BTreeMap<i32, u64>,
@@ -68,7 +68,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Begins to measure a target, which may have a group of its own in cgroup v2.
+    /// Begins to measure a target. `group` is its own group in cgroup v2, if it has one.
     #[must_use]
     pub fn new(tree: &Tree, group: Option<&Path>) -> Self {
         let now = Instant::now();
@@ -89,14 +89,14 @@ impl Meter {
         }
     }
 
-    /// Where memory traffic is counted.
+    /// The source of the memory traffic figure.
     #[must_use]
     pub const fn traffic(&self) -> &Traffic {
         &self.traffic
     }
 
-    /// Looks who belongs to the target. What newcomers have used until now they have used since
-    /// the last look, and not in the last tick.
+    /// Finds new processes of the target. What they have used so far was used since the last
+    /// search, and not in the last tick.
     pub fn find_newcomers(&mut self, tree: &mut Tree) {
         if self.group.is_some() {
             tree.refresh();
@@ -112,7 +112,7 @@ impl Meter {
         self.looked_at = now;
     }
 
-    /// What was used since the last call.
+    /// The load since the last call.
     pub fn read(&mut self, tree: &Tree, most: usize) -> Load {
         let now = Instant::now();
         let interval = now.duration_since(self.at);
@@ -120,13 +120,14 @@ impl Meter {
         let group = self.group.as_ref();
         let cpu = match group {
             Some(_) => cpu_time(tree, group),
-            // The kernel adds up what all threads have used: with a thousand that takes a while.
+            // The kernel adds up the time of all threads, which takes a while with a thousand of
+            // them.
             None => match self.clocks.when_due(|| cpu_time(tree, group)) {
                 Some(cpu) => cpu,
                 None => return Load::default(),
             },
         };
-        // A process that ended between two looks takes its last moments with it.
+        // The last CPU time of a process that ended between two readings is lost.
         let used = cpu.zip(self.cpu).map(|(now, before)| now.saturating_sub(before));
         let busy = used.map(|used| used.as_secs_f64() / seconds + std::mem::take(&mut self.unseen));
         let pressure_us = self.group.as_ref().and_then(Group::pressure_us);
@@ -138,7 +139,7 @@ impl Meter {
         let counted = self.traffic.read();
         let fresh = now.duration_since(self.delays_at) <= interval * FRESH_TICKS;
         Load {
-            // A number that was given to another process would count as its work.
+            // A process ID that was reused would count as the target's work.
             busy: busy
                 .filter(|_| seconds > 0.0)
                 .map(|busy| busy.min(most as f64).min(counted.computing.unwrap_or(f64::MAX))),
@@ -166,7 +167,7 @@ impl Meter {
     }
 }
 
-/// What a target has used; `None` when its group is gone.
+/// CPU time that a target has used; `None` when its group is gone.
 fn cpu_time(tree: &Tree, group: Option<&Group>) -> Option<Duration> {
     group.map_or_else(|| Some(tree.cpu_time()), Group::cpu_time)
 }
@@ -225,8 +226,8 @@ mod tests {
             let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
         }
         child.wait().unwrap();
-        // One thread keeps one core busy, however late it is found; its second in one tick of
-        // 50 ms would be up to twenty.
+        // One thread keeps one core busy, however late it is found. Its second, counted in one tick
+        // of 50 ms, would be up to twenty.
         assert!(busy > 0.02 && busy < 3.0, "{busy}");
     }
 

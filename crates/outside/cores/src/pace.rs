@@ -1,15 +1,16 @@
-//! How often the kernel's files are read: costly looks get a bounded share of the time.
+//! Limits how often the kernel's files are read, so that costly reads get a bounded share of the
+//! time.
 
 use std::time::{Duration, Instant};
 
-/// A look that decides takes at most one part in so many of one CPU's time.
+/// A read on which a decision depends takes at most one part in this many of one CPU's time.
 pub const OFTEN: u32 = 1000;
-/// One for processes that have ended or are new.
+/// The same for a search for processes that have ended or are new.
 pub const SELDOM: u32 = 2000;
-/// One for what hardly changes.
+/// The same for data that hardly changes.
 pub const RARELY: u32 = 4000;
 
-/// Costly looks at a bounded share of the time.
+/// Allows a costly read a bounded share of the time.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     next: Instant,
@@ -23,8 +24,9 @@ impl Pace {
         Self { next: Instant::now(), rest }
     }
 
-    /// Does what is due, and rests by the CPU time that it took: on a busy machine it lasts
-    /// longer, and just then what it sees is needed.
+    /// Calls `look` if it is due, and then pauses in proportion to the CPU time that it took.
+    /// Elapsed time would be wrong: on a busy machine a read lasts longer, and its result is needed
+    /// most.
     pub fn when_due<T>(&mut self, look: impl FnOnce() -> T) -> Option<T> {
         let begin = Instant::now();
         if begin < self.next {
@@ -56,7 +58,7 @@ mod tests {
         };
         assert!(pace.when_due(work).is_some());
         assert!(pace.when_due(|| ()).is_none());
-        // What only waited for a CPU took nothing of it.
+        // Waiting for a CPU takes no CPU time.
         let mut pace = Pace::of(OFTEN);
         assert!(pace.when_due(|| std::thread::sleep(Duration::from_millis(5))).is_some());
         let rest = pace.next.saturating_duration_since(Instant::now());

@@ -1,7 +1,7 @@
-//! Who holds which target: a file for each, written before anything is changed.
+//! Records which daemon holds which target: one file per target, written before anything changes.
 //!
-//! It keeps two daemons from one target and one core from two targets, and it is what
-//! `numapilot restore` puts back after a daemon that was killed.
+//! The records keep two daemons from holding the same target, and two targets from getting the same
+//! core. From them, `numapilot restore` puts back the changes of a daemon that was killed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,7 +21,7 @@ use crate::CoresError;
 use crate::actuator::{Hold, Notes};
 use crate::error::chain;
 
-/// What this is called where other users see it.
+/// The verb's name, as other users see it.
 const VERB: &str = "cores";
 
 /// One target and its daemon.
@@ -32,9 +32,9 @@ pub struct Record {
     owner: Owner,
     /// The target's first process.
     target: Owner,
-    /// CPUs that the target has to itself.
+    /// CPUs that the target has for itself.
     pub cpus: CpuSet,
-    /// What was changed.
+    /// The change, and how to put it back.
     pub hold: Hold,
 }
 
@@ -47,45 +47,45 @@ pub struct Records(Directory);
 pub struct Claim {
     records: Records,
     path: PathBuf,
-    /// What is in it.
+    /// The content of the record.
     pub record: Record,
-    /// Other users, who cannot read it, see this.
+    /// Shows the claim to other users, who cannot read the record.
     _managed: Option<Managed>,
 }
 
-/// Records, and files that are none.
+/// Records, and files that are not valid records.
 #[derive(Debug, Default)]
 struct Contents {
     records: Vec<(PathBuf, Record)>,
     unreadable: Vec<(PathBuf, io::Error)>,
 }
 
-/// What became of a record whose daemon is dead.
+/// The result of putting back a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// For people.
+    /// A description for people.
     pub text: String,
     /// Whether it could not be put back.
     pub failed: bool,
-    /// Whether its daemon is alive, so that it was left alone.
+    /// Whether it was left alone because its daemon is alive.
     pub in_use: bool,
 }
 
 impl Records {
-    /// Those of this machine.
+    /// The records of this machine.
     ///
     /// # Errors
-    /// Where there is no place for them.
+    /// Fails if there is no place for them.
     pub fn system() -> Result<Self, CoresError> {
         Ok(Self(Directory::system("numapilot-cores")?))
     }
 
-    /// Puts back what daemons that were killed have left, so that a target is found as it was.
+    /// Puts back what killed daemons have left, so that the target is in its original state.
     ///
     /// # Errors
-    /// [`CoresError::Taken`] when another daemon has the target or one of its processes, and
-    /// [`CoresError::Unsettled`] when what a dead one left cannot be put back: what it left would
-    /// be taken for how the target was before.
+    /// [`CoresError::Taken`] if another daemon holds the target or one of its processes, and
+    /// [`CoresError::Unsettled`] if the changes of a dead one cannot be put back: they would be
+    /// taken for the target's original state.
     pub fn make_way(&self, root: i32, tree: &Tree) -> Result<(), CoresError> {
         self.0.make()?;
         let _lock = self.0.lock()?;
@@ -99,7 +99,7 @@ impl Records {
     /// As [`Records::make_way`].
     pub fn claim(&self, root: i32, tree: &Tree, hold: Hold) -> Result<Claim, CoresError> {
         let target = number(root).and_then(|pid| Owner::of(pid).ok()).ok_or(CoresError::Gone)?;
-        // Without a guard the next start of numapilot puts back.
+        // Without a guard, the next start of numapilot puts everything back.
         let _ = guard::start();
         let _lock = self.0.lock()?;
         self.conflict(root, tree)?;
@@ -112,7 +112,7 @@ impl Records {
         Ok(claim)
     }
 
-    /// Settles the dead, and fails where one that lives has the target.
+    /// Puts back the changes of dead daemons, and fails if a live one holds the target.
     fn conflict(&self, root: i32, tree: &Tree) -> Result<(), CoresError> {
         let mut members: BTreeSet<u32> = tree.pids().filter_map(number).collect();
         members.extend(ancestors(root).into_iter().filter_map(number));
@@ -136,7 +136,7 @@ impl Records {
     /// CPUs that targets of other daemons have.
     ///
     /// # Errors
-    /// Where the records cannot be read.
+    /// Fails if the records cannot be read.
     pub fn cpus_of_others(&self) -> Result<CpuSet, CoresError> {
         let me = std::process::id();
         let mut cpus = CpuSet::new();
@@ -148,15 +148,15 @@ impl Records {
         Ok(cpus)
     }
 
-    /// When a record came or went last.
+    /// When a record was last added or removed.
     pub(crate) fn changed(&self) -> Option<SystemTime> {
         fs::metadata(self.0.path()).and_then(|about| about.modified()).ok()
     }
 
-    /// Puts back what daemons that are dead have left, and with `force` what live ones hold.
+    /// Puts back what dead daemons have left, and with `force` also what live ones hold.
     ///
     /// # Errors
-    /// Where the records cannot be read.
+    /// Fails if the records cannot be read.
     pub fn restore(&self, force: bool) -> Result<Vec<Outcome>, CoresError> {
         if !self.0.path().is_dir() {
             return Ok(Vec::new());
@@ -179,7 +179,7 @@ impl Records {
                     failed: false,
                     in_use: true,
                 }),
-                // Nobody has survived that, and no group.
+                // No process and no group survives a reboot.
                 State::OtherBoot => {
                     fs::remove_file(&path).map_err(|error| self.error(error))?;
                 }
@@ -204,7 +204,7 @@ impl Records {
             if path.extension().is_some_and(|suffix| suffix == "json") {
                 match load(&path) {
                     Ok(record) => all.records.push((path, record)),
-                    // It was released a moment ago.
+                    // The record was released a moment ago.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     Err(error) => all.unreadable.push((path, error)),
                 }
@@ -225,15 +225,15 @@ impl Record {
 }
 
 impl Claim {
-    /// Writes it anew.
+    /// Writes the record again.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The errors of the file system.
     pub fn save(&self) -> Result<(), CoresError> {
         save(&self.record, &self.path).map_err(|error| self.records.error(error))
     }
 
-    /// Puts everything back and forgets the target; what is not as it was for all that.
+    /// Puts everything back and forgets the target. Returns what could not be put back exactly.
     ///
     /// # Errors
     /// [`CoresError`]; the record stays, so that `numapilot restore` can try again.
@@ -264,7 +264,7 @@ fn settle(path: &Path, record: &Record) -> Outcome {
 
 fn damaged(path: &Path, error: &io::Error) -> String {
     format!(
-        "{} is no record of numapilot cores ({error}) and is left out: what it was to put back is \
+        "{} is not a record of numapilot cores ({error}) and is left out: what it was to put back is \
          not known; remove the file",
         path.display()
     )

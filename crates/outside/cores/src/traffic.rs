@@ -1,11 +1,11 @@
-//! Memory traffic of a target: what tells a growth that brought something from one that only
-//! made more threads wait for memory.
+//! Memory traffic of a target. It distinguishes a useful growth from one that only made more
+//! threads wait for memory.
 //!
-//! Sources: perf_event_open(2) with the processor's DRAM events; in a lab its PMU, which
-//! counts the whole machine. Elsewhere there is none, and the reason is told.
+//! Sources: perf_event_open(2) with the processor's DRAM events; in a lab its PMU, which counts the
+//! whole machine. Without either there is no figure, and the reason is reported.
 //!
-//! In a lab many CPUs share the host's few: one that waits for the host looks busy. Its PMU tells
-//! how many really computed, in simulated time, in which nobody waits for the host.
+//! In a lab many CPUs share the host's few, and a CPU that waits for the host looks busy. The lab's
+//! PMU counts CPUs that really computed, in simulated time, which excludes waiting for the host.
 
 use std::time::Instant;
 
@@ -15,10 +15,10 @@ use numapilot_observe::{Metric, Tree};
 
 use crate::pace::{OFTEN, Pace};
 
-/// What an access to DRAM moves.
+/// Bytes that one access to DRAM moves.
 const LINE_BYTES: f64 = 64.0;
 
-/// Where traffic is counted, and what was counted last.
+/// Counts traffic; keeps the last reading.
 #[derive(Debug)]
 pub struct Traffic {
     source: Source,
@@ -32,16 +32,16 @@ enum Source {
     None(String),
 }
 
-/// What is known of the time since the last look.
+/// Figures for the time since the last reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counted {
-    /// Memory traffic; in a lab for each second of simulated time.
+    /// Memory traffic; in a lab per second of simulated time.
     pub bytes_per_second: Option<f64>,
     /// Cores that computed in simulated time; only in a lab.
     pub computing: Option<f64>,
 }
 
-/// Lines of memory, the seconds in which they were moved, and a lab's CPU time in them.
+/// Lines of memory moved, the seconds that took, and a lab's CPU time in them.
 struct Moved {
     lines: f64,
     seconds: f64,
@@ -60,10 +60,10 @@ impl Traffic {
         Self { source, pace: Pace::of(OFTEN) }
     }
 
-    /// What counts it; `Err` is why nothing does.
+    /// What counts the traffic; `Err` explains why nothing does.
     ///
     /// # Errors
-    /// The reason, with its remedy where there is one.
+    /// The reason, with its remedy if there is one.
     pub fn source(&self) -> Result<&'static str, &str> {
         match &self.source {
             Source::Lab { .. } => Ok("the lab's PMU, for the whole machine"),
@@ -72,10 +72,10 @@ impl Traffic {
         }
     }
 
-    /// What was counted since the last time that something was.
+    /// The figures since the last successful reading.
     pub fn read(&mut self) -> Counted {
         let moved = match &mut self.source {
-            // Its memory is mapped: that costs nothing.
+            // The lab's PMU is mapped memory, so reading it is cheap.
             Source::Lab { pmu, last } => {
                 let now = pmu.counters();
                 let (counted, seconds) = (now.counted_since(last), now.seconds_since(last));

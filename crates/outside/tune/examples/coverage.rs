@@ -1,5 +1,5 @@
-//! How often the intervals that `tune` prints hold the truth, on simulated machines: the
-//! manual's table. `cargo run --release -p numapilot-tune --example coverage [SEARCHES]`.
+//! Measures how often the intervals that `tune` prints hold the truth, on simulated machines; the
+//! manual has the table. `cargo run --release -p numapilot-tune --example coverage [SEARCHES]`.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a simulation of made-up machines")]
 
@@ -16,7 +16,7 @@ use surface::World;
 
 /// Searches for each row unless the first argument says otherwise.
 const SEARCHES: u64 = 400;
-/// The settings of the search were chosen on searches with seeds below: none of these.
+/// The settings of the search were chosen on searches with lower seeds.
 const FIRST_SEED: u64 = 10_000;
 
 fn main() {

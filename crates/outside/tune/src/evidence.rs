@@ -1,7 +1,7 @@
-//! What has been measured so far: the only thing decisions and reports are made from.
+//! The measurements so far: decisions and reports depend on nothing else.
 //!
-//! Trials are appended in the order they ran and never changed, so the list on disk is
-//! the whole state of a search.
+//! Trials are appended in the order in which they ran and never changed, so the list on disk is the
+//! whole state of a search.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::shape::Candidate;
 
-/// Why a run is made.
+/// The purpose of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
@@ -19,7 +19,7 @@ pub enum Phase {
     Noise,
     /// Balanced design over all factors.
     Screen,
-    /// Combinations that the screening promises.
+    /// Combinations that the screening finds promising.
     Refine,
     /// Rounds of all surviving plans.
     Race,
@@ -43,10 +43,10 @@ impl fmt::Display for Phase {
 /// A run to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Order {
-    /// What for.
+    /// Its purpose.
     pub phase: Phase,
-    /// Number of the block (of a race: the round) within the phase, from 0. Runs of one
-    /// block are made one right after the other and compared with each other.
+    /// Number of the block (in a race: the round) within the phase, from 0. Runs of one block are
+    /// made one right after the other and compared with each other.
     pub block: u32,
     /// The plan.
     pub candidate: Candidate,
@@ -55,27 +55,27 @@ pub struct Order {
 /// A run that was made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// What was ordered.
+    /// The order.
     #[serde(flatten)]
     pub order: Order,
     /// Wall time of the run, whatever the metric.
     pub seconds: f64,
-    /// Peak resident memory, where the run ended by itself.
+    /// Peak resident memory, if the run ended by itself.
     pub peak_rss_bytes: Option<u64>,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
-    /// What it left.
+    /// What the run left behind.
     #[serde(default, skip_serializing_if = "Remains::is_empty")]
     pub remains: Remains,
 }
 
-/// What a run left.
+/// The output and processes that a run left behind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Remains {
-    /// The last lines of its output, where it failed.
+    /// The last lines of its output, if it failed.
     pub output: String,
-    /// Processes that still ran after it, and were ended: name and process number.
+    /// Processes that still ran after it and were ended: name and process number.
     pub ended: Vec<String>,
 }
 
@@ -94,13 +94,13 @@ impl Remains {
     }
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// The metric's value, above 0.
     Value(f64),
-    /// Its figures do not count, and why.
+    /// The run failed, so its figures do not count.
     Failed(Failure),
 }
 
@@ -156,8 +156,8 @@ pub enum Goal {
 }
 
 impl Goal {
-    /// The natural logarithm of the value, turned so that less is better: differences of
-    /// costs are log-ratios.
+    /// The natural logarithm of the value, negated if more is better, so that less is better.
+    /// Differences of costs are log-ratios.
     #[must_use]
     pub fn cost(self, value: f64) -> f64 {
         match self {
@@ -177,7 +177,7 @@ impl Goal {
 }
 
 impl Failure {
-    /// Whether one such failure is enough: it does not happen by chance.
+    /// Whether one such failure is conclusive, because it does not happen by chance.
     #[must_use]
     pub fn is_final(&self) -> bool {
         matches!(self, Self::WrongAnswer { .. } | Self::NotApplied(_))
@@ -185,7 +185,7 @@ impl Failure {
 }
 
 impl Trial {
-    /// A run that left nothing, and of whose memory nothing is known.
+    /// A run that left nothing behind, and whose peak memory is unknown.
     #[must_use]
     pub fn new(order: Order, seconds: f64, outcome: Outcome) -> Self {
         Self { order, seconds, peak_rss_bytes: None, outcome, remains: Remains::default() }

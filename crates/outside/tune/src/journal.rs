@@ -1,5 +1,5 @@
-//! The search on disk: one line of JSON for what is searched, one for each run, each
-//! forced to the disk before the next run starts.
+//! The search on disk: one line of JSON for the parameters of the search, and one for each run.
+//! Each is flushed to disk before the next run starts.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,20 +16,20 @@ use crate::space::{Factor, Level};
 
 /// Name of the file in the state directory.
 const FILE: &str = "trials.jsonl";
-/// What is kept of an earlier search that was not resumed.
+/// The previous search, if it was not resumed.
 const EARLIER: &str = "trials.earlier.jsonl";
-/// Version of the lines.
+/// Version of the format.
 const VERSION: u32 = 1;
-/// What is searched is nobody else's business.
+/// The file is private to the user.
 const MODE: u32 = 0o600;
 
 /// Why the state on disk cannot be used.
 #[derive(Debug, Error)]
 pub enum JournalError {
-    /// It cannot be kept or read.
+    /// It cannot be written or read.
     #[error("{0}; choose another place with --state DIR")]
     Lines(LinesError),
-    /// `--resume` without anything to resume.
+    /// `--resume` was given, but there is nothing to resume.
     #[error("nothing to resume in {}; leave out --resume to start", .0.display())]
     Nothing(PathBuf),
     /// It belongs to another search.
@@ -43,7 +43,7 @@ pub enum JournalError {
         /// What differs.
         difference: String,
     },
-    /// The program is not the one that ran.
+    /// The program has changed since the search began.
     #[error(
         "the program has changed since the search in {} began, whose runs do not count for it: it \
          was {then}, and is {now}; start anew without --resume", path.display()
@@ -53,15 +53,15 @@ pub enum JournalError {
         path: PathBuf,
         /// The program's file then.
         then: String,
-        /// And now.
+        /// The program's file now.
         now: String,
     },
-    /// A line that no numapilot of this version wrote.
+    /// A line is not valid for this version.
     #[error("{}, line {line}, is damaged; leave out --resume to start anew", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Counted from 1.
+        /// The line, counted from 1.
         line: usize,
         /// What is wrong with it.
         source: serde_json::Error,
@@ -74,10 +74,10 @@ impl From<LinesError> for JournalError {
     }
 }
 
-/// Key of what tells whether the program's file has changed.
+/// Key of the entry that shows whether the program's file has changed.
 pub const PROGRAM: &str = "program";
 
-/// What is searched; two searches are the same when these are equal.
+/// The parameters of a search. Two searches are the same if these are equal.
 pub type Fingerprint = serde_json::Map<String, Value>;
 
 #[derive(Serialize, Deserialize)]
@@ -91,9 +91,9 @@ struct Header {
 #[serde(rename_all = "kebab-case")]
 enum Entry {
     Trial(Trial),
-    /// What the default answered to `--check`.
+    /// The default's answer to `--check`.
     Answer(String),
-    /// How the metric's numbers are written.
+    /// The format of the metric's numbers.
     Written(Written),
 }
 
@@ -103,20 +103,20 @@ pub struct Journal {
     lines: Lines,
 }
 
-/// What an earlier part of the search left.
+/// The results of an earlier part of the search.
 #[derive(Debug, Default)]
 pub struct Past {
     /// Its trials.
     pub trials: Vec<Trial>,
     /// The default's answer.
     pub answer: Option<String>,
-    /// How the metric's numbers are written.
+    /// The format of the metric's numbers.
     pub written: Written,
 }
 
 impl Journal {
-    /// Opens the journal in `directory`, which is made where needed: empty, or with
-    /// `resume` continuing what is there.
+    /// Opens the journal in `directory`, which is created if necessary. The journal is empty, or
+    /// with `resume` continues the existing one.
     ///
     /// # Errors
     /// [`JournalError`].
@@ -135,29 +135,29 @@ impl Journal {
             return Ok((Self { lines }, past));
         }
         if !text.is_empty() {
-            // Kept once more: hours of measuring are not thrown away for a forgotten flag.
+            // Keep the old file: a forgotten flag must not discard hours of measurements.
             std::fs::rename(&path, directory.join(EARLIER))
                 .map_err(LinesError::io("set aside", &path))?;
             lines = Lines::open(&path, MODE)?;
         }
         lines.append(&Header { version: VERSION, search: search.clone() })?;
         if let Ok(handle) = File::open(directory) {
-            // The new name, too, must survive a crash; not every file system can.
+            // The rename must survive a crash too; not every file system supports this.
             let _ = handle.sync_all();
         }
         Ok((Self { lines }, Past::default()))
     }
 
-    /// The file.
+    /// The path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.lines.path()
     }
 
-    /// Appends a trial and forces it to the disk.
+    /// Appends a trial and flushes it to disk.
     ///
     /// # Errors
-    /// [`JournalError::Lines`]: the disk is full, for example.
+    /// [`JournalError::Lines`], for example if the disk is full.
     pub fn append(&mut self, trial: &Trial) -> Result<(), JournalError> {
         Ok(self.lines.append(&Entry::Trial(trial.clone()))?)
     }
@@ -170,7 +170,7 @@ impl Journal {
         Ok(self.lines.append(&Entry::Answer(answer.to_owned()))?)
     }
 
-    /// Appends how the metric's numbers are written.
+    /// Appends the format of the metric's numbers.
     ///
     /// # Errors
     /// As [`Journal::append`].
@@ -179,7 +179,7 @@ impl Journal {
     }
 }
 
-/// The past, and the bytes up to the end of the last whole line.
+/// The past trials, and the length up to the end of the last whole line.
 fn read(text: &[u8], path: &Path, search: &Fingerprint) -> Result<(Past, usize), JournalError> {
     let mut past = Past::default();
     let (lines, bytes) = whole_lines(text);
@@ -227,7 +227,7 @@ fn compare(path: &Path, header: &Header, search: &Fingerprint) -> Result<(), Jou
     Ok(())
 }
 
-/// A field of a fingerprint as people write it.
+/// Formats a field of a fingerprint for people.
 fn in_words(key: &str, value: &Value) -> String {
     let joined = |parts: Vec<String>, sign: &str| match parts.is_empty() {
         true => "none".to_owned(),

@@ -1,8 +1,8 @@
-//! Lines of JSON on disk, each forced to the disk before the next is written, by one writer
-//! at a time.
+//! Lines of JSON on disk, by one writer at a time. Each line is flushed to disk before the next is
+//! written.
 //!
-//! A process that is killed loses the line in progress and nothing else. A line that was
-//! cut short by a crash is the last one and has no newline; it is dropped on reading.
+//! A process that is killed loses only the line in progress. A line that was cut short by a crash
+//! is the last one and has no newline; it is dropped on reading.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -14,15 +14,15 @@ use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 use thiserror::Error;
 
-/// Why lines cannot be kept or read; whoever keeps them knows the remedy.
+/// Why lines cannot be written or read. The caller knows the remedy.
 #[derive(Debug, Error)]
 pub enum LinesError {
-    /// A file operation failed. The cause is in the message, which others go on with.
+    /// A file operation failed. The message includes the cause.
     #[error("cannot {what} {}: {cause}", path.display())]
     Io {
-        /// What was tried.
+        /// The action that failed.
         what: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
         /// Why it failed.
         cause: io::Error,
@@ -33,13 +33,13 @@ pub enum LinesError {
 }
 
 impl LinesError {
-    /// That something cannot be done with a file.
+    /// Returns a function that adds an action and a file to an I/O error.
     pub fn io(what: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
         move |cause| Self::Io { what, path: path.to_owned(), cause }
     }
 }
 
-/// The open file, locked.
+/// A file that is open and locked.
 #[derive(Debug)]
 pub struct Lines {
     file: File,
@@ -47,7 +47,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Opens a file, which is made with this mode where needed, as is its directory.
+    /// Opens a file. If necessary, the file is created with this mode, and so is its directory.
     ///
     /// # Errors
     /// [`LinesError`].
@@ -60,19 +60,19 @@ impl Lines {
         options.read(true).write(true).create(true).truncate(false).mode(mode);
         let file = options.open(path).map_err(io("open"))?;
         if !file.metadata().map_err(io("read"))?.is_file() {
-            return Err(io("keep results in")(io::Error::other("it is no regular file")));
+            return Err(io("keep results in")(io::Error::other("it is not a regular file")));
         }
         lock(&file, path)?;
         Ok(Self { file, path: path.to_owned() })
     }
 
-    /// The file.
+    /// The path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// All that is in it.
+    /// Reads the whole file.
     ///
     /// # Errors
     /// [`LinesError::Io`].
@@ -82,7 +82,7 @@ impl Lines {
         read.map_err(LinesError::io("read", &self.path)).map(|_| text)
     }
 
-    /// Keeps the first bytes, after which lines are then appended.
+    /// Truncates the file to `bytes`; lines are then appended after them.
     ///
     /// # Errors
     /// [`LinesError::Io`].
@@ -92,10 +92,10 @@ impl Lines {
         at_end.map_err(LinesError::io("write", &self.path)).map(|_| ())
     }
 
-    /// Appends a line and forces it to the disk.
+    /// Appends a line and flushes it to disk.
     ///
     /// # Errors
-    /// [`LinesError::Io`]: the disk is full, for example.
+    /// [`LinesError::Io`], for example if the disk is full.
     pub fn append(&mut self, line: &impl Serialize) -> Result<(), LinesError> {
         let text = serde_json::to_string(line).map_err(io::Error::from);
         text.and_then(|mut text| {
@@ -107,7 +107,7 @@ impl Lines {
     }
 }
 
-/// The whole lines of a text with their numbers, and the bytes up to the end of the last one.
+/// The whole lines of a text with their numbers, and the length up to the end of the last one.
 pub fn whole_lines(text: &[u8]) -> (impl Iterator<Item = (usize, &[u8])>, usize) {
     let bytes = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let lines = text[..bytes].split(|byte| *byte == b'\n');
@@ -115,11 +115,11 @@ pub fn whole_lines(text: &[u8]) -> (impl Iterator<Item = (usize, &[u8])>, usize)
 }
 
 fn lock(file: &File, path: &Path) -> Result<(), LinesError> {
-    // A process that is being started shares the lock until its exec: try more than once.
+    // A process that is being started shares the lock until its exec, so try several times.
     for _ in 0..20 {
         match flock(file, FlockOperation::NonBlockingLockExclusive) {
             Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(20)),
-            // A file system without locks: two writers at once are then the user's care.
+            // The file system has no locks: the user has to avoid two writers.
             _ => return Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! The loop: decide, run, write down, until it is enough.
+//! The search loop: decide, run, record, until the search ends.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use crate::run::{RunError, Runner, end_of_output};
 use crate::shape::DEFAULT;
 use crate::space::Space;
 
-/// Why a search ended without a result of its own; the trials made are kept.
+/// Why a search ended without a result. The trials made are kept.
 #[derive(Debug, Error)]
 pub enum SearchError {
-    /// A run showed that no further one makes sense.
+    /// A run showed that further runs are useless.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The program fails as it is, so nothing can be compared with it.
+    /// The program fails without a plan, so nothing can be compared with it.
     #[error(
         "the program fails without any plan: {failed} of {runs} runs, the last one: {failure}; \
          make it succeed first, or see --failure-tolerance, --timeout, --limit, --metric and \
@@ -33,23 +33,23 @@ pub enum SearchError {
         /// The end of its output.
         tail: String,
     },
-    /// Results cannot be written down.
+    /// Results cannot be recorded.
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
 
-/// Told about the progress.
+/// Receives the progress of a search.
 pub trait Watcher {
-    /// Before a run.
+    /// Called before a run.
     fn before(&mut self, order: Order, evidence: &[Trial]);
-    /// After a run; it is the last of the evidence.
+    /// Called after a run, which is the last one of the evidence.
     fn after(&mut self, evidence: &[Trial]);
 }
 
-/// Searches until it is enough; `evidence` grows by the runs made, whatever happens.
+/// Runs a search to its end. The runs made are added to `evidence`, even if the search fails.
 ///
 /// # Errors
-/// [`SearchError`]; interrupting is none.
+/// [`SearchError`]. An interruption is not an error.
 pub fn search(
     space: &Space,
     settings: &Settings,
@@ -69,7 +69,7 @@ pub fn search(
                 let is_too_little = too_few_runs(settings, evidence).is_some();
                 return Ok(if is_too_little { Stop::TooLittleTime } else { Stop::MaxTime });
             }
-            // It may have failed earlier in the same block.
+            // The plan may have failed earlier in the same block.
             if failures::failed_plans(settings, evidence).contains(&order.candidate) {
                 continue;
             }
@@ -98,7 +98,7 @@ pub fn search(
     }
 }
 
-/// Whether the program works well enough without any plan to compare others with it.
+/// Checks that the program works well enough without any plan to be a reference for others.
 fn check_default(settings: &Settings, evidence: &[Trial]) -> Result<(), SearchError> {
     let last = evidence.last().and_then(|trial| Some((trial, trial.failure()?)));
     match (last, failures::failing_default(settings, evidence)) {
@@ -117,7 +117,7 @@ fn is_out_of_time(settings: &Settings, evidence: &[Trial]) -> bool {
     settings.max_seconds.is_some_and(|limit| spent >= limit)
 }
 
-/// Time the runs in the evidence took.
+/// Seconds that the runs in the evidence took.
 #[must_use]
 pub fn time_spent(evidence: &[Trial]) -> Duration {
     Duration::try_from_secs_f64(evidence.iter().map(|t| t.seconds).sum()).unwrap_or_default()

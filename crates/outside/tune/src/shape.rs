@@ -1,9 +1,9 @@
 //! The combinatorial skeleton of a search space: how many factors with how many levels.
 //!
-//! Decisions need no more than this; what a level means (an allocator, a memory policy)
-//! is known to [`crate::space::Space`] alone. Candidate 0 is the default: level 0 of
-//! every factor. Cells of the grid come first, in mixed-radix order; candidates that the
-//! user added and that are no cell follow.
+//! Decisions need nothing else; only [`crate::space::Space`] knows what a level means (an
+//! allocator, a memory policy). Candidate 0 is the default: level 0 of every factor. Cells of the
+//! grid come first, in mixed-radix order. They are followed by candidates that the user added and
+//! that are not cells.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 #[serde(transparent)]
 pub struct Candidate(pub u32);
 
-/// The plan that changes nothing: everything is measured against it.
+/// The plan that changes nothing; all others are measured against it.
 pub const DEFAULT: Candidate = Candidate(0);
 
 /// Numbers of levels, and how many candidates lie outside the grid.
@@ -24,17 +24,17 @@ pub const DEFAULT: Candidate = Candidate(0);
 pub struct Shape {
     /// Levels of each factor.
     pub levels: Vec<usize>,
-    /// Candidates that are no cell of the grid.
+    /// Candidates that are not cells of the grid.
     pub extras: usize,
     /// Levels that may change a setting of the whole machine, as (factor, level).
     pub machine_wide: Vec<(usize, usize)>,
-    /// Pairs of levels that cannot be had together: cells with both are no candidates.
+    /// Pairs of levels that exclude each other: cells with both are not candidates.
     #[serde(default)]
     pub excluded: Vec<[(usize, usize); 2]>,
 }
 
-/// What a plan changes: the less, the simpler it is. Machine-wide settings weigh more than any
-/// number of others.
+/// How much a plan changes: the less, the simpler it is. Machine-wide settings outweigh any number
+/// of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Burden {
     /// Settings of the whole machine.
@@ -44,7 +44,7 @@ pub struct Burden {
 }
 
 impl Shape {
-    /// Cells of the grid: the product of the levels (the runs of a full factorial without
+    /// Number of cells of the grid: the product of the levels (the runs of a full factorial without
     /// repetition).
     #[must_use]
     pub fn cells(&self) -> usize {
@@ -57,12 +57,12 @@ impl Shape {
         all.filter(|candidate| !self.is_excluded(*candidate))
     }
 
-    /// Candidates that are no cell of the grid.
+    /// Candidates that are not cells of the grid.
     pub fn extras(&self) -> impl Iterator<Item = Candidate> + use<> {
         numbered(self.cells()..self.cells() + self.extras)
     }
 
-    /// Whether this is a cell that is no candidate.
+    /// Whether this is a cell that is not a candidate.
     #[must_use]
     pub fn is_excluded(&self, candidate: Candidate) -> bool {
         if self.excluded.is_empty() {
@@ -71,7 +71,7 @@ impl Shape {
         self.coordinates(candidate).is_some_and(|point| self.has_excluded(&point))
     }
 
-    /// The same of the cell with these levels.
+    /// Whether the cell with these levels is not a candidate.
     #[must_use]
     pub fn has_excluded(&self, point: &[usize]) -> bool {
         let is_at = |&(factor, level): &(usize, usize)| point.get(factor) == Some(&level);
@@ -93,13 +93,13 @@ impl Shape {
         Some(coordinates)
     }
 
-    /// The levels of every cell by its number, those included that are no candidates.
+    /// The levels of every cell by its number, including cells that are not candidates.
     pub fn cell_points(&self) -> impl Iterator<Item = Vec<usize>> + '_ {
         numbered(0..self.cells()).filter_map(|cell| self.coordinates(cell))
     }
 
-    /// What a candidate changes. One outside the grid counts as changing more than any cell, and
-    /// nothing machine-wide: what it does is known to its author alone.
+    /// How much a candidate changes. One outside the grid counts as changing more than any cell,
+    /// and nothing machine-wide: only its author knows what it does.
     #[must_use]
     pub fn burden(&self, candidate: Candidate) -> Burden {
         let Some(point) = self.coordinates(candidate) else {

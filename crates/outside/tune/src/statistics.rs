@@ -13,21 +13,21 @@ use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 /// Scales the median absolute deviation to the standard deviation of a normal variable.
 const MAD_TO_SIGMA: f64 = 1.4826;
 
-/// Observations farther from the centre than this many standard deviations count as if
-/// they lay there. At 2, 95 % efficiency is kept on clean normal data.
+/// Observations farther from the centre than this many standard deviations count as if they were at
+/// that distance. With 2, 95 % efficiency is kept on clean normal data.
 const CLIP: f64 = 2.0;
 
-/// Steps that bring a clipped variance to its fixed point.
+/// Steps after which a clipped variance is at its fixed point.
 const VARIANCE_STEPS: usize = 25;
 
 /// Mean square of a standard normal variable clipped like that.
 const CLIPPED_SQUARE: f64 = 0.920_6;
 
-/// Weight of Robbins' mixture, in observations: after about nine times as many the intervals
-/// are narrowest against one that holds at that time alone.
+/// Weight of Robbins' mixture, in observations. After about nine times as many, the intervals are
+/// closest to those that hold only at one time.
 const MIXTURE: f64 = 2.0;
 
-/// Middle value; the mean of the two middle ones of an even number. NaN for none.
+/// The median: the middle value, or the mean of the two middle ones. NaN without values.
 #[must_use]
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
@@ -47,8 +47,7 @@ pub fn deviation(values: &[f64]) -> f64 {
     (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt()
 }
 
-/// Standard deviation of clean data, little moved by outliers: the
-/// scaled median absolute deviation, corrected for small samples.
+/// Robust standard deviation: the scaled median absolute deviation, corrected for small samples.
 #[must_use]
 pub fn robust_sigma(values: &[f64]) -> f64 {
     if values.len() < 2 {
@@ -65,13 +64,13 @@ pub fn robust_sigma(values: &[f64]) -> f64 {
 pub struct Location {
     /// Huber's location.
     pub centre: f64,
-    /// Variance of one observation about it, outliers clipped.
+    /// Variance of one observation about the centre, with clipped outliers.
     pub variance: f64,
-    /// Observations.
+    /// Number of observations.
     pub n: usize,
 }
 
-/// Huber's location with the clipping scale `sigma` given from outside.
+/// Huber's location with the given clipping scale `sigma`.
 #[must_use]
 pub fn location(values: &[f64], sigma: f64) -> Location {
     let n = values.len();
@@ -98,8 +97,8 @@ pub fn location(values: &[f64], sigma: f64) -> Location {
     Location { centre, variance, n }
 }
 
-/// Variance about their own centres that samples have in common, outliers clipped (Huber's
-/// "Proposal 2"), and its degrees of freedom; (0, 0) where no sample has two values.
+/// The common variance of samples about their own centres, with clipped outliers (Huber's "Proposal
+/// 2"), and its degrees of freedom; (0, 0) if no sample has two values.
 #[must_use]
 pub fn common_variance(samples: &[Vec<f64>]) -> (f64, f64) {
     let samples: Vec<&Vec<f64>> = samples.iter().filter(|sample| sample.len() > 1).collect();
@@ -113,7 +112,7 @@ pub fn common_variance(samples: &[Vec<f64>]) -> (f64, f64) {
         sample.iter().map(|value| (value - centre).abs()).collect::<Vec<f64>>()
     };
     let residuals: Vec<f64> = samples.iter().flat_map(centred).collect();
-    // The mean is no less than what outliers leave of the variance: a start from above.
+    // The mean is at least the variance without outliers, so the iteration starts from above.
     let mut variance = residuals.iter().map(|r| r * r).sum::<f64>() / df;
     for _ in 0..VARIANCE_STEPS {
         let sigma = variance.sqrt();
@@ -128,8 +127,8 @@ pub fn common_variance(samples: &[Vec<f64>]) -> (f64, f64) {
     (variance, df)
 }
 
-/// The error of an interval about the mean of `n` observations such that the intervals of
-/// all numbers of observations hold together with the error `alpha`.
+/// The error of an interval about the mean of `n` observations, chosen so that the intervals for
+/// all numbers of observations hold jointly with the error `alpha`.
 #[must_use]
 pub fn error_at(n: usize, alpha: f64) -> f64 {
     let n = n as f64;
@@ -137,8 +136,8 @@ pub fn error_at(n: usize, alpha: f64) -> f64 {
     2.0 * Normal::standard().sf(reach)
 }
 
-/// Half the width of the two-sided interval at level `alpha` about a [`Location`], its
-/// variance pooled with `prior_variance`, which weighs `prior_df` degrees of freedom.
+/// Half the width of the two-sided interval at level `alpha` about a [`Location`]. Its variance is
+/// pooled with `prior_variance`, which counts as `prior_df` degrees of freedom.
 #[must_use]
 pub fn half_width(location: &Location, prior_variance: f64, prior_df: f64, alpha: f64) -> f64 {
     let own_df = location.n.saturating_sub(1) as f64;
@@ -217,7 +216,7 @@ mod tests {
         assert!(error_at(16, 0.05) > error_at(16, 0.01));
     }
 
-    /// Of many walks without drift the allowed share at most ever leaves its interval.
+    /// Of many walks without drift, at most the allowed share ever leaves its interval.
     #[test]
     fn intervals_of_all_times_hold_together() {
         use rand::SeedableRng;

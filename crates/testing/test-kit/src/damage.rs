@@ -52,7 +52,8 @@ enum Fault {
 }
 
 /// The file with one to four faults, as bytes that need not be UTF-8.
-pub fn damaged_bytes(file: &'static [u8]) -> impl Strategy<Value = Vec<u8>> {
+pub fn damaged_bytes(file: impl Into<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
+    let file = file.into();
     let at = || any::<Index>();
     let fault = prop_oneof![
         (at(), 1..PIECE).prop_map(|(at, length)| Fault::Missing(at, length)),
@@ -64,7 +65,7 @@ pub fn damaged_bytes(file: &'static [u8]) -> impl Strategy<Value = Vec<u8>> {
         at().prop_map(Fault::CutOff),
     ];
     vec(fault, 1..=FAULTS)
-        .prop_map(|faults| faults.iter().fold(file.to_vec(), |file, fault| fault.applied(file)))
+        .prop_map(move |faults| faults.iter().fold(file.clone(), |file, fault| fault.applied(file)))
 }
 
 /// The damaged file as text; bytes that are not UTF-8 become U+FFFD.

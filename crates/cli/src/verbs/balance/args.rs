@@ -26,7 +26,7 @@ pub struct Args {
     #[command(subcommand)]
     pub action: Option<Action>,
 
-    /// Balance running processes and what descends from them, until they end or Ctrl-C.
+    /// Balance running processes and their descendants, until they end or Ctrl-C.
     #[arg(short = 'p', long, value_name = "PID", value_delimiter = ',',
           value_parser = units::whole::<i32>(1..))]
     pub pid: Vec<i32>,
@@ -34,7 +34,7 @@ pub struct Args {
     #[command(flatten)]
     pub decision: Decision,
 
-    /// Print the orders and carry none out.
+    /// Print the orders without carrying them out.
     #[arg(long)]
     pub dry_run: bool,
 
@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
 
-    /// Write to FILE what goes to standard output, which is the program's as well.
+    /// Write the output to FILE instead of standard output, which the program uses too.
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
@@ -53,11 +53,11 @@ pub struct Args {
     #[command(flatten)]
     pub as_perf: crate::period::AsPerf,
 
-    /// Write what was seen, ordered and done to FILE, for `balance replay`.
+    /// Record samples, orders and results in FILE, for `balance replay`.
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
 
-    /// Say where samples come from, and of every interval what was found.
+    /// Print the source of the samples, and the result of every interval.
     #[arg(short, long)]
     pub verbose: bool,
 
@@ -73,6 +73,6 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 pub enum Action {
-    /// Decide again what was recorded, and fail where the orders differ.
+    /// Replay a recording, and fail if the orders differ.
     Replay(replay::Args),
 }

@@ -1,27 +1,27 @@
-//! How often samples are taken, and when sampling rests: where there is nothing to gain it is to
-//! cost nothing either.
+//! Decides how often samples are read and when sampling pauses: if there is nothing to gain,
+//! balancing should cost nothing.
 
 use std::time::Duration;
 
-/// Between two looks, so that no samples are lost and a flood of them is stopped soon: at least and
-/// at most.
+/// Least and most time between two reads, so that no samples are lost and a flood of them ends
+/// soon.
 const SLICES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(250)];
-/// Samples of a look: with fewer the next one comes later, with four times as many sooner.
+/// Samples per read. With fewer the next read comes later; with four times as many, sooner.
 const FEW: usize = 500;
-/// Intervals that are slept through at most: what changes is seen after so many.
+/// Most intervals without sampling; a change is noticed after them.
 const LONGEST_REST: u32 = 8;
 
-/// How long to wait until the next look.
+/// The time until the next read.
 #[derive(Debug)]
 pub struct Slice(Duration);
 
 impl Slice {
-    /// A program that starts has much to do.
+    /// Begins with the shortest time: a program that starts has much to do.
     pub const fn new() -> Self {
         Self(SLICES[0])
     }
 
-    /// So many samples came in this one.
+    /// Adjusts the time to the number of samples of a read.
     pub fn came(&mut self, samples: usize) {
         let next = match samples {
             0..=FEW => self.0 * 2,
@@ -36,7 +36,8 @@ impl Slice {
     }
 }
 
-/// Intervals without sampling: after each one that found nothing to gain twice as many as before.
+/// Intervals without sampling. After each interval that found nothing to gain, their number
+/// doubles.
 #[derive(Debug, Default)]
 pub struct Rest {
     last: u32,
@@ -44,18 +45,18 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// An interval has found nothing to gain, or something.
+    /// Records whether an interval found nothing to gain.
     pub fn found(&mut self, nothing: bool) {
         self.last = if nothing { (self.last * 2).clamp(1, LONGEST_REST) } else { 0 };
         self.left = self.last;
     }
 
-    /// Whether intervals remain that are slept through.
+    /// Whether intervals without sampling remain.
     pub const fn lasts(&self) -> bool {
         self.left > 0
     }
 
-    /// An interval was slept through; whether it was the last one.
+    /// Counts an interval without sampling. Returns whether it was the last one.
     pub const fn slept(&mut self) -> bool {
         self.left = self.left.saturating_sub(1);
         self.left == 0

@@ -1,4 +1,4 @@
-//! `numapilot balance replay FILE`: decides again what was recorded.
+//! `numapilot balance replay FILE`: decides again from a recording.
 
 use std::fs::File;
 use std::io::BufReader;

@@ -1,4 +1,4 @@
-//! Runs `balance`: claims the targets, samples, decides and moves until they end.
+//! Runs `balance`: claims the targets, then samples, decides and moves until they end.
 
 use std::cell::Cell;
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ use crate::sink::Sink;
 use crate::verbs::processes;
 use crate::verbs::run::{announce, finish};
 
-/// What this is called where other runs see it.
+/// The verb's name, as other runs see it.
 const VERB: &str = "balance";
 
 const DENIED: &str = "page faults cannot be sampled";
@@ -50,7 +50,7 @@ impl Args {
         self.running(&machine, tree, terminal)
     }
 
-    /// A program that is started here.
+    /// Starts the program and balances it.
     fn started(&self, machine: &Machine, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         let prepared = |balancing| -> anyhow::Result<Prepared> {
             let plan = Plan { numa_balancing: balancing, ..Plan::default() };
@@ -64,11 +64,11 @@ impl Args {
         if let Some(why) = nothing_to_balance(machine) {
             return unchanged(&why);
         }
-        // The program will belong to all that this process belongs to.
+        // The program will have the same managers as this process.
         if let Err(why) = check_unmanaged(VERB, std::process::id().cast_signed(), []) {
             return unchanged(&why);
         }
-        // AutoNUMA gives the samples where no PMU does, and must not fight where one does.
+        // AutoNUMA provides samples if there is no PMU, and must not interfere if there is one.
         let cpus = machine.online_cpus();
         let (pmu, passed_over) = Source::pmu(&Attach::NextExec, &cpus);
         let balancing = if pmu.is_some() { NumaBalancing::Off } else { NumaBalancing::On };
@@ -94,9 +94,9 @@ impl Args {
         let signals = Supervisor::new()?;
         let mut session = Session::new(self, machine, source, kernel, output)?;
         let running = program.spawn(|_| {})?;
-        // So early nobody else has it.
+        // No other run can have it so early.
         let _managed = self.manage(running.pid(), []).ok();
-        // Whatever becomes of the output, it runs to its end.
+        // The program runs to its end even if the output fails.
         session.program_runs();
         session.follow(Tree::of_child(running.pid()));
         session.ask(agents);
@@ -106,7 +106,7 @@ impl Args {
         Ok(finish(terminal, &ends))
     }
 
-    /// Processes that run already.
+    /// Balances running processes.
     fn running(
         &self,
         machine: &Machine,
@@ -124,7 +124,7 @@ impl Args {
             Some(pmu) => pmu,
             None if kernel => Source::hint_faults(&threads, &cpus)
                 .with_context(|| format!("{DENIED}; {REMEDY}"))?,
-            None => bail!("there is nothing to sample by: {}", no_samples(auto_numa)),
+            None => bail!("there is no source of samples: {}", no_samples(auto_numa)),
         };
         let moved = || tree.pids().any(target_nodes::kernel_collocates);
         if let Some(now) = auto_numa
@@ -133,8 +133,8 @@ impl Args {
             && moved()
         {
             terminal.warn(format_args!(
-                "AutoNUMA is on and moves pages to their users itself: pages are spread and not \
-                 collocated; to leave all to numapilot: {}",
+                "AutoNUMA is on and moves pages to their users itself, so pages are spread and not \
+                 collocated; to leave both to numapilot: {}",
                 now.off().command()
             ));
         }
@@ -148,7 +148,7 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Has a process for this run alone, unless nothing is done to it.
+    /// Claims a process for this run, unless this is a dry run.
     fn manage(
         &self,
         pid: i32,
@@ -165,7 +165,8 @@ impl Args {
         Ok(Output::new(terminal, sink, self.json, self.dry_run, self.verbose))
     }
 
-    /// Looks, decides and moves until the targets end, or a signal where they are not ours.
+    /// Samples, decides and moves until the targets end, or until a signal if the targets were not
+    /// started here.
     fn stay(
         &self,
         session: &mut Session,
@@ -178,15 +179,15 @@ impl Args {
             let now = Instant::now();
             if now >= next {
                 let stop = || {
-                    // A program that was started here gets its signals afterwards: between two
-                    // batches there is not long to wait.
+                    // A program that was started here gets its signals afterwards: the wait between
+                    // two batches is short.
                     if program.is_none() && !asked.get() {
                         asked.set(signals.asked_to_end(Duration::ZERO).unwrap_or(true));
                     }
                     asked.get()
                 };
                 session.interval(stop)?;
-                // A whole interval of samples, however long the last decision took.
+                // A whole interval of samples, even if the last decision took long.
                 next = Instant::now() + self.interval;
             }
             let limit = next.saturating_duration_since(Instant::now()).min(session.slice());
@@ -202,7 +203,7 @@ impl Args {
     }
 }
 
-/// Why there are no hint faults to sample by, and what helps.
+/// Why there are no hint faults to sample, with the remedy.
 fn no_samples(auto_numa: Option<AutoNuma>) -> String {
     match auto_numa {
         None => "this kernel has no AutoNUMA, and so no hint faults; use one built with \

@@ -1,5 +1,4 @@
-//! Targets under balance: samples are given to the process whose they are, and every process
-//! is decided on by itself.
+//! Balances several targets: assigns samples to processes, and decides for each process separately.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,17 +22,17 @@ use super::pace::{Rest, Slice};
 use super::target_nodes;
 use super::text::{Line, Output};
 
-/// Samples that are kept until the next interval; what comes beyond is lost.
+/// Most samples of an interval; further ones are lost.
 const MOST_SAMPLES: usize = 1 << 20;
 
-/// What is being balanced, and how.
+/// The targets with their samples and the settings.
 pub struct Session<'a> {
     machine: &'a Machine,
     nodes: Nodes,
     cpu_nodes: BTreeMap<CpuId, NodeId>,
     setup: Setup,
     dry_run: bool,
-    /// AutoNUMA is on.
+    /// Whether AutoNUMA is on.
     auto_numa: bool,
     source: Source,
     tree: Tree,
@@ -88,22 +87,22 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// From now on a program of the user's runs: no failed write ends it.
+    /// Call this when a program of the user starts; from then on, a failed write does not end it.
     pub fn program_runs(&mut self) {
         self.output.sink().program_runs();
     }
 
-    /// Balances these processes from now on.
+    /// Adds these processes.
     pub fn follow(&mut self, tree: Tree) {
         self.tree = tree;
     }
 
-    /// Asks these for what only the processes themselves can do.
+    /// Sets the agents, for work that only the processes themselves can do.
     pub fn ask(&mut self, agents: Option<Agents>) {
         self.agents = agents.map(Rc::new);
     }
 
-    /// Takes samples.
+    /// Reads samples.
     pub fn look(&mut self) {
         let before = self.samples.len();
         self.source.take_samples(&mut self.samples);
@@ -114,7 +113,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// When to look again.
+    /// The time until the next read.
     pub const fn slice(&self) -> Duration {
         self.slice.length()
     }
@@ -143,7 +142,7 @@ impl<'a> Session<'a> {
         let memory_used = target_nodes::memory_used();
         let mut states = Vec::new();
         let groups = by_process(samples, &mut self.targets);
-        // Counters are the machine's: they tell of a process that has it to itself.
+        // The counters are machine-wide: they describe a process only if it is alone.
         let alone = groups.values().filter(|samples| !samples.is_empty()).count() == 1;
         let counted = traffic.filter(|_| alone).and_then(Traffic::counted);
         for (pid, samples) in groups {
@@ -174,7 +173,7 @@ impl<'a> Session<'a> {
                 self.leave(pid, &error);
             }
         }
-        // Who has hardly any samples, such as a shell that waits, keeps nobody awake.
+        // A process with hardly any samples, such as a waiting shell, does not keep sampling on.
         let quiet = |state: &State| matches!(state, State::GivenUp | State::Waiting);
         let nothing = states.contains(&State::GivenUp) && states.iter().all(quiet);
         self.rest.found(nothing && self.source.stop());
@@ -184,13 +183,13 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Samples anew.
+    /// Begins an interval with new samples.
     fn begin_interval(&mut self) {
         self.source.skip();
         self.accessed_ns = self.source.accessed_ns();
     }
 
-    /// Ends the recording, and says what was done.
+    /// Ends the recording and prints a summary.
     pub fn finish(mut self) -> anyhow::Result<()> {
         if let Some(trace) = self.trace.take() {
             self.output.sink().settle(trace.end().map(drop).context(RECORDING))?;
@@ -211,7 +210,7 @@ impl<'a> Session<'a> {
             let orders = interval.decision.orders;
             let added = trace.add(&Recorded { pid, now_ns, evidence, orders, done });
             if let Err(error) = added.context(RECORDING) {
-                // The rest would not belong to what is there.
+                // The rest would not match what was written.
                 self.trace = None;
                 self.output.sink().settle(Err(error))?;
             }
@@ -219,7 +218,7 @@ impl<'a> Session<'a> {
         Ok(interval.error)
     }
 
-    /// Takes hold of processes that have appeared, and lets go of those that have ended.
+    /// Opens processes that have appeared, and drops those that have ended.
     fn meet(&mut self, samples: &[Sample]) {
         self.targets.retain(|_, target| target.as_ref().is_none_or(|t| t.memory.lives()));
         let sampled = |pid: i32| samples.iter().any(|s| s.pid.is_none_or(|own| own == pid));
@@ -231,8 +230,8 @@ impl<'a> Session<'a> {
             .filter(|pid| sampled(*pid))
             .filter_map(|pid| Some((pid, Process::open(pid).ok()?)))
             .collect();
-        // Who is a member still was one when its process was taken hold of: the number has not
-        // changed hands.
+        // A process that is still a member was one when it was opened, so its number was not
+        // reused.
         self.tree.refresh();
         let members: Vec<i32> = self.tree.pids().collect();
         for (pid, process) in opened {
@@ -244,7 +243,7 @@ impl<'a> Session<'a> {
         self.targets.retain(|pid, _| members.contains(pid));
     }
 
-    /// Has no more to do with a process; its end needs no words.
+    /// Drops a process; its end is not reported.
     fn leave(&mut self, pid: i32, error: &MemoryError) {
         if !matches!(error, MemoryError::Gone) {
             self.output.leave(pid, error);
@@ -255,7 +254,7 @@ impl<'a> Session<'a> {
 
 const RECORDING: &str = "cannot write the trace";
 
-/// A file that only its owner may read: it tells where a program's memory is.
+/// Creates a file that only its owner may read: it shows the addresses of a program's memory.
 pub fn create_private(path: &std::path::Path) -> anyhow::Result<std::fs::File> {
     file::create(path, 0o600)
 }

@@ -1,5 +1,5 @@
-//! What a target may use and what the kernel does with it, as it is now: its cpuset can change
-//! while it runs.
+//! Reads the nodes that a target may use and the kernel's handling of its pages, as of now: its
+//! cpuset can change while it runs.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,16 +15,16 @@ pub fn usable(pid: i32, machine: &Machine) -> NodeSet {
     let status = Process::new(pid).and_then(|process| process.status());
     let allowed = match status.ok().and_then(|status| status.mems_allowed_list) {
         Some(ranges) => ranges.iter().flat_map(|(from, to)| *from..=*to).map(Into::into).collect(),
-        // A kernel without cpusets.
+        // The kernel has no cpusets.
         None => machine.allowed.nodes.clone(),
     };
     machine.memory_nodes().intersection(&allowed)
 }
 
-/// Whether AutoNUMA, which is on, moves the pages of a process to their users: its policy can
-/// keep it from that.
+/// Whether AutoNUMA, which is on, moves the pages of a process to their users: the process's policy
+/// can prevent that.
 pub fn kernel_collocates(pid: i32) -> bool {
-    // No more than the first mapping: for the others the kernel would walk through their pages.
+    // Read only the first mapping: for the others the kernel would walk through their pages.
     let mut start = [0u8; 64];
     let path = format!("/proc/{}/numa_maps", task_with_memory(pid));
     let read = File::open(path).and_then(|mut f| f.read(&mut start));
@@ -32,7 +32,7 @@ pub fn kernel_collocates(pid: i32) -> bool {
     read.unwrap_or(true)
 }
 
-/// Share of the machine's memory in use; all of it where that cannot be told.
+/// Share of the machine's memory in use; 1 if unknown.
 pub fn memory_used() -> f64 {
     let used = procfs::Meminfo::current().ok().and_then(|memory| {
         let available = memory.mem_available.unwrap_or(memory.mem_free);

@@ -1,5 +1,5 @@
-//! What is said of every interval: a line of JSON on standard output, or one for people on
-//! standard error, where it does not disturb the program's own output.
+//! Prints every interval: a line of JSON on standard output, or one for people on standard error,
+//! where it does not disturb the program's own output.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ use crate::sink::Sink;
 struct Json<'a> {
     #[serde(flatten)]
     line: &'a Line,
-    /// What is changed for the whole machine meanwhile: value by setting.
+    /// Machine-wide settings that are changed meanwhile, with their values.
     machine_wide: &'a BTreeMap<String, String>,
 }
 
@@ -42,13 +42,13 @@ struct Decided {
     state: State,
     collocates: bool,
     interleaves: bool,
-    /// Share of the time lost on memory that the orders are to save.
+    /// Share of the time lost on memory that the orders should save.
     gain: Option<f64>,
     replicable_pages: usize,
     replicable: Vec<Copied>,
 }
 
-/// Memory that a copy on each node would serve best.
+/// Memory that would gain most from a copy on each node.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Copied {
     address: u64,
@@ -69,7 +69,7 @@ struct Ordered {
 struct Carried {
     pages: usize,
     bytes: u64,
-    /// Bytes that are spread when they are touched from now on.
+    /// Bytes that will be spread on first touch.
     spread_bytes: u64,
     /// Huge pages that were split.
     split: usize,
@@ -106,7 +106,7 @@ impl Line {
         }
     }
 
-    /// For people.
+    /// The text for people.
     fn text(&self) -> String {
         let percent = |share: Option<f64>| {
             share.map_or_else(|| "unknown".to_owned(), |share| format!("{:.0} %", share * 100.0))
@@ -162,7 +162,7 @@ impl Copied {
     }
 }
 
-/// Orders with neighbours put together.
+/// Merges neighbouring orders.
 fn merged(orders: &[Order]) -> Vec<Ordered> {
     let mut all: Vec<Ordered> = Vec::new();
     for order in orders {
@@ -180,7 +180,7 @@ fn merged(orders: &[Order]) -> Vec<Ordered> {
     all
 }
 
-/// Where the lines go.
+/// The destination of the lines.
 pub struct Output {
     terminal: Terminal,
     sink: Sink,
@@ -210,15 +210,15 @@ impl Output {
         }
     }
 
-    /// What is changed for the whole machine meanwhile.
+    /// Sets the machine-wide settings that are changed meanwhile.
     pub fn with_machine_wide(mut self, changes: &[Change]) -> Self {
         let named = |change: &Change| (change.setting.to_string(), change.value.clone());
         self.machine_wide = changes.iter().map(named).collect();
         self
     }
 
-    /// Says where samples come from, why not from a better source, and what the kernel does
-    /// meanwhile.
+    /// Prints the source of the samples, why better sources cannot be used, and what the kernel
+    /// does meanwhile.
     pub fn begin(&self, source: &Source, passed_over: &[PassedOver], kernel_collocates: bool) {
         if !self.verbose {
             return;
@@ -233,7 +233,7 @@ impl Output {
         self.say(format_args!("samples come from {}{kernel}", source.name()));
     }
 
-    /// Writes an interval. People get those in which something is new.
+    /// Writes an interval. In the text for people, only intervals with news appear.
     pub fn interval(&mut self, line: &Line) -> anyhow::Result<()> {
         self.intervals += 1;
         self.samples += line.metrics.samples;
@@ -261,17 +261,17 @@ impl Output {
         Ok(())
     }
 
-    /// Where the lines go, and where the failure of a recording is told.
+    /// The destination of the lines, which also reports the failure of a recording.
     pub const fn sink(&mut self) -> &mut Sink {
         &mut self.sink
     }
 
-    /// Says why a process is not balanced any more.
+    /// Prints why a process is no longer balanced.
     pub fn leave(&self, pid: i32, error: &MemoryError) {
-        self.terminal.warn(format_args!("process {pid} is not balanced any more: {error}"));
+        self.terminal.warn(format_args!("process {pid} is no longer balanced: {error}"));
     }
 
-    /// Says what was done in all.
+    /// Prints a summary.
     pub fn end(&self, lost: u64) {
         let lost = match lost {
             0 => String::new(),
@@ -285,7 +285,7 @@ impl Output {
         ));
     }
 
-    /// Says that a trace gave the same orders.
+    /// Prints that a trace gave the same orders.
     pub fn replayed(&self) {
         self.say(format_args!(
             "{} intervals, all with the orders of the recording",

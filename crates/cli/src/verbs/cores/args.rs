@@ -27,12 +27,12 @@ pub struct Args {
     #[command(subcommand)]
     pub action: Option<Action>,
 
-    /// Control running processes, each with what descends from it, until they end or Ctrl-C.
+    /// Control running processes, each with its descendants, until they end or Ctrl-C.
     #[arg(short = 'p', long, value_name = "PID", value_delimiter = ',',
           value_parser = units::whole::<i32>(1..))]
     pub pid: Vec<i32>,
 
-    /// With -p: part of each process in what is scarce, relative to the others.
+    /// With -p: weight of each process when cores are scarce.
     #[arg(long, value_name = "N", value_delimiter = ',', requires = "pid",
           value_parser = units::whole::<u32>(1..=10_000))]
     pub weight: Vec<u32>,
@@ -48,12 +48,12 @@ pub struct Args {
     #[command(flatten)]
     pub as_perf: crate::period::AsPerf,
 
-    /// How long a COMMAND keeps all cores: it counts them when it makes its threads.
+    /// How long a COMMAND keeps all cores: it counts them when it creates its threads.
     #[arg(long, value_name = "TIME", default_value = "5s", conflicts_with = "pid",
           value_parser = units::span)]
     pub startup: Duration,
 
-    /// Print what would be done and do nothing.
+    /// Print decisions without carrying them out.
     #[arg(long)]
     pub dry_run: bool,
 
@@ -61,7 +61,7 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
 
-    /// Print the Petri net, its marking and what fired last; with a target at the end.
+    /// Print the Petri net with its marking and its last transitions; with a target, at the end.
     #[arg(long)]
     pub explain: bool,
 
@@ -69,11 +69,11 @@ pub struct Args {
     #[arg(long)]
     pub dot: bool,
 
-    /// Draw load and cores into FILE at the end.
+    /// Draw load and cores to FILE at the end.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 
-    /// Say how a target is held, and every change.
+    /// Print how a target is held, and every change.
     #[arg(short, long)]
     pub verbose: bool,
 
@@ -89,6 +89,6 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 pub enum Action {
-    /// Show what the modes would do with a load.
+    /// Show how the modes would respond to a load.
     Simulate(simulate::Args),
 }

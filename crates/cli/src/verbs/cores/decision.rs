@@ -1,4 +1,4 @@
-//! How it is decided and acted, as options.
+//! The options of deciding and acting.
 
 use anyhow::bail;
 use clap::ValueEnum;
@@ -13,14 +13,14 @@ use numapilot_cores::layout::Spread;
 pub enum Mode {
     /// A band of utilisation, and no step without evidence that it helps.
     Default,
-    /// As published: a core for each tick.
+    /// As published: one core per tick.
     Paper,
-    /// As default, with cores where the target's pages are.
+    /// As default, with cores near the target's pages.
     Adaptive,
 }
 
 impl Mode {
-    /// As it is written.
+    /// Its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -29,7 +29,7 @@ impl Mode {
         }
     }
 
-    /// Thresholds, with those that the user gives (in percent) in place of the mode's own.
+    /// The mode's thresholds, replaced by those that the user gives (in percent).
     pub fn thresholds(
         self,
         idle: Option<f64>,
@@ -64,17 +64,17 @@ impl Mode {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Placement {
-    /// A core of each node in turn.
+    /// One core of each node in turn.
     Sparse,
-    /// A node after the other.
+    /// One node after the other.
     Dense,
-    /// Where the target's pages are.
+    /// Near the target's pages.
     Adaptive,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Actuator {
-    /// The first of the others that works here.
+    /// The first of the others that works.
     Auto,
     /// The cpuset controller of cgroup v2.
     CgroupV2,
@@ -95,7 +95,7 @@ pub struct Decision {
     #[arg(long, value_enum)]
     placement: Option<Placement>,
 
-    /// Utilisation in percent at which cores are taken; by default 45, in paper mode 10.
+    /// Utilisation in percent at which cores are taken back; by default 45, in paper mode 10.
     #[arg(long, value_name = "PERCENT", value_parser = units::percent)]
     thmin: Option<f64>,
 
@@ -121,14 +121,14 @@ impl Decision {
         self.mode.thresholds(self.thmin, self.thmax)
     }
 
-    /// Fewest and most cores on a machine of so many.
+    /// The fewest and most cores on a machine with `all` cores.
     pub fn limits(&self, all: u32) -> (u32, u32) {
         (self.min, self.max.unwrap_or(all).min(all))
     }
 
     pub fn settings(&self, dry_run: bool) -> anyhow::Result<Settings> {
         if self.max.is_some_and(|max| max < self.min) {
-            bail!("--max is below --min ({}); raise the one or lower the other", self.min);
+            bail!("--max is below --min ({}); raise --max or lower --min", self.min);
         }
         let spread = match (self.placement, self.mode) {
             (Some(Placement::Sparse), _) => Spread::Sparse,

@@ -1,4 +1,4 @@
-//! `numapilot cores`: gives a program as many cores as it needs, where its data are.
+//! `numapilot cores`: gives a program as many cores as it needs, near its data.
 
 mod args;
 mod decision;

@@ -58,7 +58,7 @@ impl Args {
         }
     }
 
-    /// A program that is started here.
+    /// Starts the program and controls its cores.
     fn started(
         &self,
         daemon: &mut Daemon,
@@ -69,12 +69,12 @@ impl Args {
         let program = prepare(&Plan::default(), daemon.machine(), &self.command, &options)?;
         let signals = Supervisor::new()?;
         let running = program.spawn(|_| {})?;
-        // Whatever becomes of the output, it runs to its end.
+        // The program runs to its end even if the output fails.
         output.program_runs();
         let pid = running.pid();
         match daemon.add(pid, Tree::of_child(pid), 1) {
             Ok(added) => output.begin(pid, &added),
-            // It has ended already.
+            // The program has already ended.
             Err(_) if running.ended_within(Some(Duration::ZERO))? => {}
             Err(error) => {
                 terminal.warn(format_args!("{}; the command runs unchanged", chain(&error)));
@@ -93,7 +93,7 @@ impl Args {
         Ok(finish(terminal, &ends))
     }
 
-    /// Processes that run already.
+    /// Controls running processes.
     fn running(
         &self,
         daemon: &mut Daemon,
@@ -102,7 +102,7 @@ impl Args {
     ) -> anyhow::Result<ExitCode> {
         let signals = Supervisor::new()?;
         let tree = |&pid: &i32| Tree::of(&[pid]).map(|tree| (pid, tree));
-        // Nothing is changed before all of them are known to be processes.
+        // Nothing is changed before all of them are known to exist.
         let trees: Vec<(i32, Tree)> = self.pid.iter().map(tree).collect::<Result<_, _>>()?;
         for (at, (pid, tree)) in trees.into_iter().enumerate() {
             let weight = self.weight.get(at).copied().unwrap_or(1);
@@ -118,7 +118,7 @@ impl Args {
         Ok(ExitCode::from(if output.has_failed() { OWN_FAILURE } else { 0 }))
     }
 
-    /// A tick after the other until the targets end, or a signal where they are not ours.
+    /// Ticks until the targets end, or until a signal if the targets were not started here.
     fn stay(
         &self,
         daemon: &mut Daemon,
@@ -154,7 +154,7 @@ impl Args {
             for left in &left {
                 output.left(left);
             }
-            // A whole tick of measurement, however long this one took.
+            // At least half a tick of measurement, even if this tick took long.
             next = (next + self.tick).max(Instant::now() + self.tick / 2);
         }
         Ok(())
@@ -178,7 +178,7 @@ impl Args {
         Ok(())
     }
 
-    /// The net of a target that does not run yet.
+    /// Prints the net for a target that does not run yet.
     fn net(&self, machine: &Machine, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         let all = u32::try_from(machine.allowed.cpus.len()).unwrap_or(u32::MAX);
         let (minimum, maximum) = self.decision.limits(all);
@@ -190,7 +190,7 @@ impl Args {
     fn explain(&self, daemon: &Daemon, to: &mut impl Write) -> anyhow::Result<()> {
         for (pid, run) in daemon.runs() {
             if self.explain || self.dot {
-                // A remark in DOT.
+                // A comment in DOT.
                 let sign = if self.dot { "// " } else { "" };
                 writeln!(to, "{sign}process {pid}")?;
                 self.print(run, to)?;

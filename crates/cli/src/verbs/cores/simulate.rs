@@ -1,4 +1,4 @@
-//! `numapilot cores simulate`: what the modes would do with a load.
+//! `numapilot cores simulate`: shows how the modes would respond to a load.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -18,18 +18,18 @@ use super::svg::{Panel, Point, draw};
 
 /// A tick of a simulation, for pictures.
 const TICK_S: f64 = 0.1;
-/// Bytes that a load may have: days of ticks.
+/// Longest load in bytes: days of ticks.
 const LONGEST: u64 = 64 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Shape {
-    /// The same all the time.
+    /// A constant load.
     Constant,
-    /// Little, then much.
+    /// A low load, then a high one.
     Step,
-    /// Much for ten ticks.
+    /// A high load for ten ticks.
     Burst,
-    /// Little and much in turn.
+    /// A low and a high load in turn.
     Square,
     /// A slow wave.
     Sine,
@@ -44,7 +44,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Shape::Burst)]
     load: Shape,
 
-    /// A load of your own: the number of threads that want to run, a tick in a line.
+    /// A load from FILE: the number of threads that want to run, one tick per line.
     #[arg(long, value_name = "FILE", conflicts_with = "load")]
     trace: Option<PathBuf>,
 
@@ -56,7 +56,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = units::whole::<u32>(1..))]
     first: u32,
 
-    /// Draw load and cores into FILE.
+    /// Draw load and cores to FILE.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 

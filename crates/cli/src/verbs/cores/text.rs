@@ -1,4 +1,4 @@
-//! What is written of every tick: a line of JSON for programs, words for people.
+//! Prints every tick: a line of JSON for programs, or text for people.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ struct Cores<'a> {
     cpus: &'a CpuSet,
 }
 
-/// What is told of a target at its end.
+/// The totals of a target for the summary.
 #[derive(Default)]
 struct Sum {
     ticks: u32,
@@ -61,17 +61,17 @@ struct Sum {
     points: Vec<Point>,
 }
 
-/// Where it goes.
+/// The destination of the output.
 pub struct Output {
     terminal: Terminal,
     json: bool,
     dry_run: bool,
     verbose: bool,
-    /// Whether every tick is kept, to be drawn at the end.
+    /// Whether every tick is kept for the picture.
     drawn: bool,
     sums: BTreeMap<i32, Sum>,
     sink: Sink,
-    /// Whether a target was left for an error, or could not be put back.
+    /// Whether a target was left because of an error, or could not be put back.
     failed: bool,
 }
 
@@ -81,12 +81,12 @@ impl Output {
         Self { terminal, json, dry_run, verbose, drawn: false, sums, sink, failed: false }
     }
 
-    /// From now on a program of the user's runs: no failed write ends it.
+    /// Call this when a program of the user starts; from then on, a failed write does not end it.
     pub fn program_runs(&mut self) {
         self.sink.program_runs();
     }
 
-    /// Whether a target was left for an error, or could not be put back.
+    /// Whether a target was left because of an error, or could not be put back.
     pub const fn has_failed(&self) -> bool {
         self.failed
     }
@@ -97,7 +97,7 @@ impl Output {
         self
     }
 
-    /// Says how a target is held, and what is known of its memory.
+    /// Prints how a target is held, and whether its memory traffic is counted.
     pub fn begin(&self, pid: i32, added: &Added) {
         if !self.verbose {
             return;
@@ -112,7 +112,7 @@ impl Output {
         }
     }
 
-    /// Says what a target begins with.
+    /// Prints the CPUs with which a target begins.
     pub fn first(&mut self, pid: i32, cpus: &CpuSet) -> anyhow::Result<()> {
         let cores = plural(cpus.len(), "core");
         let text = format!("process {pid} begins with {cores} ({})", named(cpus));
@@ -183,7 +183,7 @@ impl Output {
         self.sink.write(&(serde_json::to_string(&line)? + "\n"))
     }
 
-    /// Says why a target was left, unless it has ended, and what is not as it was before.
+    /// Prints why a target was left, unless it has ended, and what could not be put back exactly.
     pub fn left(&mut self, left: &Left) {
         let pid = left.pid;
         self.failed |= left.failed();
@@ -203,7 +203,7 @@ impl Output {
         }
     }
 
-    /// Says what was done in all.
+    /// Prints a summary.
     pub fn end(&self) {
         for (pid, sum) in self.sums.iter().filter(|(_, sum)| sum.ticks > 0) {
             let ticks = f64::from(sum.ticks);

@@ -1,5 +1,5 @@
-//! Control groups: which version, whether the cpuset controller can be used, and whether
-//! this process may make a group (tried).
+//! Checks control groups: the version, whether the cpuset controller can be used, and whether this
+//! process may make a group (by trying).
 //!
 //! Source: Documentation/admin-guide/cgroup-v2.rst, cgroups(7), proc_pid_mountinfo(5).
 
@@ -13,12 +13,12 @@ pub fn checks(files: &Files) -> Vec<Check> {
     vec![cgroup(files, make_group)]
 }
 
-/// A mounted hierarchy and where this process is in it.
+/// A mounted hierarchy and this process's place in it.
 #[derive(Debug, PartialEq, Eq)]
 struct Group {
     /// Directory of the process's own group, without leading slash.
     directory: PathBuf,
-    /// Whether the cpuset controller is there.
+    /// Whether it has the cpuset controller.
     cpuset: bool,
 }
 
@@ -86,23 +86,23 @@ fn join(point: &str, root: &str, own: &str) -> PathBuf {
     }
 }
 
-/// How the name of a group begins that is made to see whether that can be.
+/// Prefix of the name of a group that is made as a trial.
 const TRIAL: &str = "numapilot-doctor-";
 
-/// Makes a group below this process's own and removes it; that of a doctor that was killed between,
-/// too.
+/// Makes a group below this process's own and removes it. Also removes a group left by a doctor
+/// that was killed in between.
 fn make_group(files: &Files, directory: &PathBuf) -> io::Result<()> {
     let directory = files.path(directory);
     for group in fs::read_dir(&directory).into_iter().flatten().flatten() {
         if group.file_name().as_encoded_bytes().starts_with(TRIAL.as_bytes()) {
-            // Another doctor's, or not empty: not this one's business.
+            // The group of another doctor, or one in use, stays.
             let _ = fs::remove_dir(group.path());
         }
     }
     let path = directory.join(format!("{TRIAL}{}", std::process::id()));
     fs::create_dir(&path)?;
     match fs::remove_dir(&path) {
-        // By another doctor.
+        // Another doctor has removed it.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
     }

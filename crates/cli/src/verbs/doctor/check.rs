@@ -1,5 +1,5 @@
-//! What a check says: state, what was found, and where it is not all well the cause and
-//! the remedy.
+//! The result of a check: the state, what was found, and if something is wrong, the cause and the
+//! remedy.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,11 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// As it should.
+    /// It works.
     Works,
-    /// In part, or not for everything.
+    /// It works in part, or not for everything.
     Limited,
-    /// Not at all.
+    /// It does not work.
     Missing,
 }
 
@@ -25,18 +25,18 @@ pub struct Check {
     pub name: String,
     /// How well it works.
     pub state: State,
-    /// What was found, in the terms of the kernel.
+    /// The finding, in the kernel's terms.
     pub found: String,
     /// Why it does not work, or not fully.
     pub cause: Option<String>,
-    /// What to do about it.
+    /// The remedy.
     pub remedy: Option<String>,
     /// Whether `run` and `tune` need it.
     pub essential: bool,
 }
 
 impl Check {
-    /// It works.
+    /// A capability that works.
     pub fn works(name: &str, found: impl Into<String>) -> Self {
         Self {
             name: name.to_owned(),
@@ -48,7 +48,7 @@ impl Check {
         }
     }
 
-    /// It works in part.
+    /// A capability that works in part.
     pub fn limited(
         name: &str,
         found: impl Into<String>,
@@ -63,7 +63,7 @@ impl Check {
         }
     }
 
-    /// It does not work.
+    /// A capability that does not work.
     pub fn missing(
         name: &str,
         found: impl Into<String>,
@@ -73,7 +73,7 @@ impl Check {
         Self { state: State::Missing, ..Self::limited(name, found, cause, remedy) }
     }
 
-    /// Marks what `run` and `tune` need.
+    /// Marks a capability that `run` and `tune` need.
     pub fn essential(self) -> Self {
         Self { essential: true, ..self }
     }
@@ -90,17 +90,17 @@ impl Files {
         Self { root: root.into() }
     }
 
-    /// The path of a file; `path` without leading slash.
+    /// The full path of a file; `path` has no leading slash.
     pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         self.root.join(path)
     }
 
-    /// Trimmed text of a file; `None` when it cannot be read.
+    /// The trimmed text of a file; `None` if it cannot be read.
     pub fn text(&self, path: impl AsRef<Path>) -> Option<String> {
         fs::read_to_string(self.path(path)).ok().map(|text| text.trim().to_owned())
     }
 
-    /// A file that holds one number.
+    /// The number in a file.
     pub fn number<T: std::str::FromStr>(&self, path: impl AsRef<Path>) -> Option<T> {
         self.text(path)?.parse().ok()
     }
@@ -110,7 +110,7 @@ impl Files {
         fs::OpenOptions::new().write(true).open(self.path(path)).is_ok()
     }
 
-    /// Names in a directory, sorted; empty when it cannot be read.
+    /// The sorted names in a directory; empty if it cannot be read.
     pub fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
         let mut names: Vec<String> = fs::read_dir(self.path(path))
             .into_iter()
@@ -134,7 +134,7 @@ impl Files {
 pub mod tests {
     use super::*;
 
-    /// A machine recorded as (path, content).
+    /// A recorded machine, as pairs of path and content.
     pub fn recorded(files: &[(&str, &str)]) -> (tempfile::TempDir, Files) {
         let dir = tempfile::tempdir().unwrap();
         for (path, content) in files {

@@ -1,5 +1,5 @@
-//! Hardware counters, counting by the kernel, and sampled memory accesses: each is really
-//! opened.
+//! Checks hardware counters, software counters of the kernel, and sampled memory accesses by
+//! opening each of them.
 //!
 //! Source: perf_event_open(2), Documentation/admin-guide/perf-security.rst, and the
 //! format files below `/sys/bus/event_source/devices`.
@@ -31,7 +31,7 @@ pub fn checks(files: &Files) -> Vec<Check> {
                 let sampling = Sampling { user_only, ..pmu.sampling };
                 SampledEvent::open(&sampling, scope, first_cpu(files)).map(drop)
             };
-            // Older kernels cannot leave the kernel out of IBS, or follow a thread with it.
+            // On older kernels, IBS can neither exclude the kernel nor follow a thread.
             let trial = open(true, Scope::Thread(0)).or_else(|_| open(false, Scope::Thread(0)));
             trial.or_else(|error| open(false, Scope::Cpu(first_cpu(files))).map_err(|_| error))
         }),
@@ -42,7 +42,7 @@ pub fn checks(files: &Files) -> Vec<Check> {
     .collect()
 }
 
-/// The PMU of an emulated machine; on a real one nobody misses it.
+/// The PMU of an emulated machine; absent on a real machine.
 fn emulated(found: Result<Option<LabPmu>, LabError>) -> Option<Check> {
     const NAME: &str = "lab PMU";
     match found {
@@ -60,19 +60,19 @@ fn emulated(found: Result<Option<LabPmu>, LabError>) -> Option<Check> {
     }
 }
 
-/// A CPU that is online; 0 can be taken away on some machines.
+/// A CPU that is online; on some machines CPU 0 can be offline.
 fn first_cpu(files: &Files) -> u32 {
     let online = files.text("sys/devices/system/cpu/online").unwrap_or_default();
     let first = numapilot_topology::CpuSet::parse_list(&online).ok().and_then(|set| set.first());
     first.map_or(0, u32::from)
 }
 
-/// Whether the kernel refused by permission, not for want of hardware.
+/// Whether the kernel refused for lack of permission and not of hardware.
 fn forbidden(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
 }
 
-/// Whether a hypervisor is below, as x86 processors say.
+/// Whether this is a virtual machine, according to an x86 processor's flags.
 fn virtual_machine(files: &Files) -> bool {
     files.text("proc/cpuinfo").is_some_and(|text| {
         text.lines()
@@ -91,7 +91,7 @@ fn no_permission(name: &str, files: &Files, error: &io::Error, remedy: &str) -> 
     )
 }
 
-/// What the kernel says to an event that it does not have.
+/// The text for an event that the kernel refused.
 fn refused(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENXIO | libc::ENODEV | libc::EOPNOTSUPP) => {
@@ -126,7 +126,7 @@ fn hardware(files: &Files, trial: io::Result<()>) -> Check {
     }
 }
 
-/// Counters the kernel keeps itself: faults, context switches, migrations.
+/// Software counters of the kernel: faults, context switches, migrations.
 fn software(files: &Files, trial: io::Result<()>) -> Check {
     const NAME: &str = "kernel counters";
     match trial {
@@ -160,7 +160,7 @@ fn machine_wide(files: &Files, trial: io::Result<()>) -> Check {
     }
 }
 
-/// What `balance` samples by; `emulated` where a lab's PMU has samples.
+/// The samples for `balance`. `emulated` tells whether a lab's PMU provides samples.
 fn samples(
     files: &Files,
     emulated: bool,
@@ -199,8 +199,8 @@ fn samples(
     }
 }
 
-/// The setting itself; `unbound` when this process was found to count machine-wide
-/// whatever it says.
+/// The setting itself. `unbound` tells whether this process was found to count machine-wide despite
+/// it.
 fn paranoid(files: &Files, unbound: bool) -> Check {
     const NAME: &str = "perf_event_paranoid";
     match files.number::<i32>(PARANOID) {
@@ -251,7 +251,7 @@ mod tests {
         let check = samples(&files, false, |_| errno(libc::EACCES));
         assert!(check.cause.unwrap().contains("perf_event_paranoid is 4"));
         assert_eq!(samples(&files, false, |_| errno(libc::EBUSY)).state, State::Missing);
-        // Without one it is said what is used instead.
+        // Without a sampling unit, the check names the substitute.
         let (_dir, files) = recorded(&[("proc/cpuinfo", "flags\t\t: fpu hypervisor\n")]);
         for (emulated, instead) in [(false, "hints of AutoNUMA"), (true, "lab PMU")] {
             let check = samples(&files, emulated, |_| Ok(()));

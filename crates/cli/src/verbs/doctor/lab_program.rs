@@ -1,5 +1,5 @@
-//! numapilot-lab, for emulated NUMA machines: whether it is installed. Whether its emulator works it
-//! says itself.
+//! Checks whether numapilot-lab, for emulated NUMA machines, is installed. numapilot-lab itself
+//! checks its emulator.
 
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
-//! What is preloaded into programs: our own library and the allocators. Each is really
-//! preloaded into a program that does nothing, because a library of another architecture
-//! or with a missing dependency is ignored by the dynamic loader with a message only.
+//! Checks the libraries that are preloaded into programs: our own and the allocators. Each is
+//! preloaded into a program that does nothing, because the dynamic loader ignores a library of
+//! another architecture or with a missing dependency and only prints a message.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -18,7 +18,7 @@ pub fn checks() -> Vec<Check> {
     checks
 }
 
-/// Preloads a library into a program that does nothing; `Err` says what the loader said.
+/// Preloads a library into a program that does nothing; `Err` has the loader's message.
 fn preload(library: &Path) -> Result<(), String> {
     let output = Command::new("/bin/sh")
         .args(["-c", ":"])
@@ -78,12 +78,12 @@ fn allocator(found: &Found, trial: &Result<(), String>) -> Check {
     }
 }
 
-/// The known allocators that are not installed: one row for those that a package brings,
-/// one for those that have to be built.
+/// The known allocators that are not installed: one row for those with a package, one for those
+/// that have to be built.
 fn not_installed(installed: &[Found]) -> Vec<Check> {
     let absent = |packaged: bool| {
         KNOWN.iter().filter(move |known| {
-            // Ours comes with numapilot, not from elsewhere.
+            // Our own allocator comes with numapilot.
             known.package.is_some() == packaged
                 && known.name != "numapilot"
                 && !installed.iter().filter_map(|found| found.known).any(|there| {
@@ -154,7 +154,7 @@ mod tests {
             path: "/lib/libjemalloc.so.2".into(),
             version: Some("2".into()),
         };
-        // The number is that of the interface, not the version of the library.
+        // The number is the version of the interface, not of the library.
         assert_eq!(allocator(&found, &Ok(())).found, "/lib/libjemalloc.so.2");
         let check = allocator(&found, &Err("wrong ELF class".into()));
         assert_eq!(check.state, State::Missing);

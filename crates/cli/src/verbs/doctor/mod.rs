@@ -1,77 +1,23 @@
-//! `numapilot doctor`: what works here and what does not, each with cause and remedy.
+//! `numapilot doctor`: shows what works on this machine and what does not, with causes and
+//! remedies.
 //!
-//! A check is one small function. It tries the thing for real wherever that is possible
-//! and harmless, and reads the kernel's settings to say why it came out as it did.
+//! A check is one small function. If possible and harmless, it tries the capability for real, and
+//! reads the kernel's settings to explain the result.
 
+mod args;
 mod cgroups;
 mod check;
 mod counters;
+mod json;
 mod lab_program;
 mod libraries;
 mod pages;
 mod placement;
 mod report;
 mod rights;
+mod run;
 mod system;
+mod text;
 mod trials;
 
-use std::path::Path;
-use std::process::ExitCode;
-
-use anyhow::Context;
-use numapilot_cli_kit::terminal::Terminal;
-
-use self::check::Files;
-use self::report::{Group, Report};
-use self::trials::Call;
-
-/// Status when something `run` and `tune` need is missing.
-const ESSENTIAL_MISSING: u8 = 1;
-
-/// Arguments of `doctor`.
-#[derive(clap::Args)]
-pub struct Args {
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-
-    /// Make one call and end: see `trials`.
-    #[arg(long, hide = true, value_name = "NAME")]
-    trial: Option<String>,
-}
-
-impl Args {
-    pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
-        if let Some(name) = self.trial {
-            let call = Call::named(&name).with_context(|| format!("no trial is named {name}"))?;
-            call.make()?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        let report = examine();
-        if self.json {
-            terminal.json(&report)?;
-        } else {
-            report.print(terminal)?;
-        }
-        Ok(if report.essential_missing() {
-            ExitCode::from(ESSENTIAL_MISSING)
-        } else {
-            ExitCode::SUCCESS
-        })
-    }
-}
-
-fn examine() -> Report {
-    let files = Files::new("/");
-    let machine = numapilot_topology::read(Path::new("/"));
-    Report::new(vec![
-        Group::new("machine", "Machine", system::checks(&machine, &files)),
-        Group::new("placement", "Placing threads and memory", placement::checks(&files)),
-        Group::new("libraries", "Libraries and allocators", libraries::checks()),
-        Group::new("pages", "Pages", pages::checks(&machine, &files)),
-        Group::new("counters", "Counting and sampling", counters::checks(&files)),
-        Group::new("rights", "Rights", rights::checks(&files)),
-        Group::new("cores", "Cores", cgroups::checks(&files)),
-        Group::new("emulation", "Emulated machines", lab_program::checks()),
-    ])
-}
+pub use args::Args;

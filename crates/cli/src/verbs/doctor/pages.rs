@@ -1,4 +1,4 @@
-//! Pages: transparent huge pages, huge page pools, automatic NUMA balancing.
+//! Checks transparent huge pages, huge page pools and automatic NUMA balancing.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +12,7 @@ use numapilot_topology::{Machine, ReadError};
 use super::check::{Check, Files};
 
 pub fn checks(machine: &Result<Machine, ReadError>, files: &Files) -> Vec<Check> {
-    // What cannot be asked has most likely never been switched off.
+    // A switch that cannot be read has most likely never been switched off.
     let switch = prctl::thp_switch().unwrap_or(ThpSwitch::Enabled);
     let mut checks = vec![transparent_huge_pages(files, switch, huge_pages::attempt)];
     checks.extend(machine.as_ref().map(huge_page_pools));
@@ -20,7 +20,7 @@ pub fn checks(machine: &Result<Machine, ReadError>, files: &Files) -> Vec<Check>
     checks
 }
 
-/// What the machine is set to, and what memory that asks for huge pages gets; `own` is this
+/// The machine's setting, and whether memory that asks for huge pages gets them. `own` is this
 /// process's own switch.
 fn transparent_huge_pages(
     files: &Files,
@@ -188,7 +188,7 @@ mod tests {
         Ok(Given { pmd_bytes, smaller_pages })
     }
 
-    /// The switch for all sizes, that of 2 MiB, that of 64 KiB.
+    /// Makes files with the switches for all sizes, for 2 MiB and for 64 KiB.
     fn switches(top: &str, pmd: &str, small: &str) -> (tempfile::TempDir, Files) {
         let choices =
             |choice| "always inherit madvise never".replace(choice, &format!("[{choice}]"));
@@ -222,7 +222,7 @@ mod tests {
         let check = transparent_huge_pages(&files, ON, || panic!("must not be tried"));
         assert_eq!(check.found, "always, but 2048 kB never");
         assert!(check.remedy.unwrap().contains("inherit | sudo tee"));
-        // Off for all, on for one size: pages are given.
+        // Off for all sizes but on for one: huge pages are given.
         let (_dir, files) = switches("never", "inherit", "always");
         let check = transparent_huge_pages(&files, ON, || given(0, 128));
         assert_eq!(check.found, "never, but 64 kB always; tried: smaller huge pages were given");

@@ -1,4 +1,4 @@
-//! Placing threads and memory: what the kernel answers to the calls.
+//! Checks the system calls that place threads and memory.
 
 use std::io;
 
@@ -35,13 +35,13 @@ fn from(files: &Files, trials: &Trials, filtered: bool) -> Vec<Check> {
     ]
 }
 
-/// A call that every kernel with CONFIG_NUMA has.
+/// The check of a call that every kernel with CONFIG_NUMA has.
 fn answered(name: &str, result: &io::Result<()>, filtered: bool) -> Check {
     match result {
         Ok(()) => Check::works(name, "tried: permitted"),
         Err(error) => {
             let (cause, remedy) = match error.raw_os_error() {
-                // Without a number: killed by the filter.
+                // No error number: the filter killed the process.
                 Some(libc::EPERM | libc::EACCES | libc::ENOSYS) | None if filtered => (
                     format!("{error}: refused by the seccomp filter of this container or service"),
                     "docker: --cap-add SYS_NICE (its default filter then permits the call) or \
@@ -171,7 +171,7 @@ mod tests {
         Err(io::Error::from_raw_os_error(number))
     }
 
-    /// All calls succeed but those that are given.
+    /// Trials in which all calls succeed except the given ones.
     fn trials(refused: &[(Call, i32)]) -> Trials {
         Trials::with(|call| match refused.iter().find(|(c, _)| *c == call) {
             Some((_, number)) => errno(*number),

@@ -1,15 +1,16 @@
-//! What this process may do: capabilities, looking into other processes, noting what it changes.
+//! Checks the rights of this process: capabilities, access to other processes, and the settings
+//! journal.
 
 use numapilot_place::settings_journal::{Directory, SettingsJournalError};
 
 use super::check::{Check, Files};
 
-/// A capability of capabilities(7) that numapilot can make use of.
+/// A capability of capabilities(7) that numapilot can use.
 struct Capability {
     name: &'static str,
     bit: u32,
     needed_for: &'static str,
-    /// Whether the file of the binary may carry it: everybody who may start it gets it then.
+    /// Whether the file of the binary may carry it; then everybody who may execute it gets it.
     for_file: bool,
 }
 
@@ -49,7 +50,7 @@ pub fn checks(files: &Files) -> Vec<Check> {
     checks
 }
 
-/// The effective set of this process; none when it cannot be read.
+/// The effective set of this process; empty if it cannot be read.
 fn effective(files: &Files) -> u64 {
     files.status("CapEff").and_then(|set| u64::from_str_radix(&set, 16).ok()).unwrap_or(0)
 }
@@ -74,13 +75,13 @@ fn held(capability: &Capability, effective: u64) -> Check {
                 capability.name.to_ascii_lowercase(),
             )
         } else {
-            // On the file of a launcher it would be everybody's.
+            // On the file of a launcher, everybody would have it.
             format!("run as root (sudo), for this alone; docker: --cap-add {short}")
         },
     )
 }
 
-/// Where it is noted what has to be put back.
+/// The settings journal, which records what has to be put back.
 fn journal() -> Check {
     const NAME: &str = "settings journal";
     let made = Directory::system("numapilot").and_then(|directory| {

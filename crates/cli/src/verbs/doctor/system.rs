@@ -1,4 +1,4 @@
-//! The machine and the kernel: version, nodes, cpuset, memory tiers, swap, shared memory.
+//! Checks the machine and the kernel: version, nodes, cpuset, memory tiers, swap, shared memory.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use numapilot_topology::{CpuSet, Machine, NodeSet, ReadError};
 
 use super::check::{Check, Files};
 
-/// The oldest kernel numapilot is meant for: `MPOL_PREFERRED_MANY` came with it.
+/// The oldest supported kernel, which introduced `MPOL_PREFERRED_MANY`.
 const OLDEST_KERNEL: (u32, u32) = (5, 15);
 
 pub fn checks(machine: &Result<Machine, ReadError>, files: &Files) -> Vec<Check> {
@@ -24,7 +24,8 @@ pub fn checks(machine: &Result<Machine, ReadError>, files: &Files) -> Vec<Check>
     checks
 }
 
-/// Without its topology nothing can be placed; the error says what is wrong with /sys.
+/// The check for a machine whose topology cannot be read. Without it nothing can be placed; the
+/// error names the fault in /sys.
 fn unreadable(error: &ReadError) -> Check {
     Check::missing(
         "NUMA nodes",
@@ -92,8 +93,8 @@ fn nodes(machine: &Machine, files: &Files) -> Check {
     )
 }
 
-/// CPUs and nodes this process may use, against those that are there; `why` tells what keeps
-/// it off some CPUs.
+/// CPUs and nodes that this process may use, compared with those of the machine. `why` explains why
+/// it may not use some CPUs.
 fn cpuset(machine: &Machine, why: impl Fn(&CpuSet) -> Denial) -> Check {
     let allowed = &machine.allowed;
     let found = format!("CPUs {}; memory of nodes {}", allowed.cpus, allowed.nodes);
@@ -115,7 +116,7 @@ fn cpuset(machine: &Machine, why: impl Fn(&CpuSet) -> Denial) -> Check {
     Check::limited("cpuset", found, causes.join("; "), remedies.join("; "))
 }
 
-/// CPUs that are denied for one reason together.
+/// Denied CPUs, grouped by reason.
 fn by_denial(cpus: &CpuSet, why: impl Fn(&CpuSet) -> Denial) -> Vec<(Denial, CpuSet)> {
     let mut groups: Vec<(Denial, CpuSet)> = Vec::new();
     for cpu in cpus.iter() {
@@ -131,7 +132,7 @@ fn by_denial(cpus: &CpuSet, why: impl Fn(&CpuSet) -> Denial) -> Vec<(Denial, Cpu
     groups
 }
 
-/// Whether processes can be looked at by their number.
+/// Whether processes can be inspected by their number.
 fn pid_namespace(check: Result<(), ForeignProc>) -> Check {
     tried(
         "/proc",
@@ -141,7 +142,7 @@ fn pid_namespace(check: Result<(), ForeignProc>) -> Check {
     )
 }
 
-/// What a trial tells: what was found where it went well, or not, with the error as the cause.
+/// The check of a trial: the finding for success or failure, with the error as the cause.
 fn tried(name: &str, trial: Result<(), String>, [well, ill]: [&str; 2], remedy: &str) -> Check {
     match trial {
         Ok(()) => Check::works(name, well),
@@ -180,7 +181,7 @@ fn memory_tiers(machine: &Machine, files: &Files) -> Check {
 }
 
 fn swap(files: &Files) -> Check {
-    // Filename Type Size Used Priority, in KiB, below one line of headings.
+    // The columns are Filename, Type, Size, Used and Priority, in KiB, below one line of headings.
     let text = files.text("proc/swaps").unwrap_or_default();
     let (mut size, mut used) = (0u64, 0u64);
     for line in text.lines().skip(1) {
@@ -271,7 +272,7 @@ mod tests {
         let cause = check.cause.unwrap();
         assert!(cause.starts_with("CPUs 4-7 are outside the cpuset of this process"), "{cause}");
         assert!(cause.ends_with("the memory of nodes 1 is outside its cpuset"), "{cause}");
-        // Isolated CPUs are no matter of a cpuset.
+        // Isolated CPUs are not due to a cpuset.
         let mixed = |cpus: &CpuSet| match cpus.contains(numapilot_topology::CpuId(5)) {
             true => Denial::Isolated,
             false => Denial::Cpuset,

@@ -1,4 +1,4 @@
-//! The system calls that place threads and memory, made for real.
+//! Tries the system calls that place threads and memory.
 //!
 //! Policy and affinity belong to a thread, so the calls are made in one that ends
 //! afterwards. A seccomp filter may answer a call by killing the process (systemd's
@@ -55,11 +55,11 @@ impl Call {
         Self::ALL.into_iter().find(|call| call.name() == name)
     }
 
-    /// Makes it, so that what it says holds already: the affinity there is, a page to where
-    /// it lies. Policies are those of the calling thread.
+    /// Makes the call with arguments that change nothing: the present affinity, a page to its
+    /// present node. Policies are those of the calling thread.
     ///
     /// # Errors
-    /// What the kernel answers.
+    /// The kernel's error.
     pub fn make(self) -> io::Result<()> {
         match self {
             Self::Affinity => affinity::get(0).and_then(|mask| affinity::set(0, &mask)),
@@ -68,7 +68,7 @@ impl Call {
             Self::MovePages => move_page(mempolicy::MF_MOVE),
             Self::MoveShared => move_page(mempolicy::MF_MOVE_ALL),
             Self::WeightedInterleave => policy(Mode::WeightedInterleave),
-            // Of the process, not of the thread.
+            // This belongs to the process, not to the thread.
             Self::ThpSwitch => prctl::thp_switch().and_then(prctl::set_thp_switch),
         }
     }
@@ -95,14 +95,14 @@ fn move_page(flags: u32) -> io::Result<()> {
     if status < 0 { Err(io::Error::from_raw_os_error(-status)) } else { Ok(()) }
 }
 
-/// What was answered to each call.
+/// The result of each call.
 pub struct Trials(Vec<(Call, io::Result<()>)>);
 
 impl Trials {
-    /// Makes all calls; `filtered` when a seccomp filter may kill.
+    /// Makes all calls. `filtered` tells whether a seccomp filter may kill the process.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// Fails if no thread can be started.
     pub fn run(filtered: bool) -> io::Result<Self> {
         let make = move |call: Call| match filtered && kills(call) {
             true => Err(io::Error::other("the filter kills a process that makes the call")),
@@ -114,12 +114,12 @@ impl Trials {
             .map_err(|_| io::Error::other("the thread that tries the calls panicked"))
     }
 
-    /// Answers given by a function.
+    /// Results given by a function.
     pub fn with(answer: impl Fn(Call) -> io::Result<()>) -> Self {
         Self(Call::ALL.into_iter().map(|call| (call, answer(call))).collect())
     }
 
-    /// The answer to a call.
+    /// The result of a call.
     pub fn of(&self, call: Call) -> &io::Result<()> {
         // `ALL` is in the order of the declaration.
         &self.0[call as usize].1

@@ -16,25 +16,25 @@ pub struct Args {
     #[command(flatten)]
     pub plan: PlanArgs,
 
-    /// Print the line for a shell that does the same, and run nothing.
+    /// Print an equivalent shell command, and run nothing.
     #[arg(long)]
     pub dry_run: bool,
 
-    /// Fail when a part of the plan cannot be done, instead of saying so and going on; and when
-    /// it was done and has no effect on the running program, which is let run to its end first.
+    /// Fail if a part of the plan cannot be applied, instead of warning and continuing; also fail,
+    /// after the program has ended, if a part had no effect on it.
     #[arg(long)]
     pub strict: bool,
 
-    /// Start one instance for each node, bound to its CPUs and memory; {node} in the command
-    /// and in variables is replaced by its number.
+    /// Start one instance for each node, bound to its CPUs and memory; its number replaces {node}
+    /// in the command and in variables.
     #[arg(long)]
     pub per_node: bool,
 
-    /// With --per-node: put "[node N] " before every line of output.
+    /// With --per-node: prefix every line of output with "[node N] ".
     #[arg(long, requires = "per_node")]
     pub prefix: bool,
 
-    /// Say what is done, and what of it is seen in the running program.
+    /// Print what is done, and which effects are seen in the running program.
     #[arg(short, long)]
     pub verbose: bool,
 

@@ -1,4 +1,4 @@
-//! What `run -v` and `run --strict` see of a plan in the running program.
+//! Observes the effects of a plan in the running program, for `run -v` and `run --strict`.
 
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,16 +7,16 @@ use numapilot_cli_kit::terminal::Terminal;
 use numapilot_place::effect::{Effect, Observer, Seen};
 use numapilot_place::{PlaceError, Prepared};
 
-/// Whether the plan's effects are looked for, and what follows.
+/// Whether the plan's effects are observed, and what follows.
 #[derive(Clone, Copy)]
 pub struct Watch {
-    /// All is said.
+    /// All effects are printed.
     pub verbose: bool,
-    /// What has no effect is an error.
+    /// A missing effect is an error.
     pub strict: bool,
 }
 
-/// One program that is being looked at.
+/// One program that is being observed.
 pub struct Effects {
     label: String,
     observer: Option<Observer>,
@@ -24,12 +24,12 @@ pub struct Effects {
 }
 
 impl Watch {
-    /// Whether somebody has to stay with the program.
+    /// Whether this process has to stay with the program.
     pub fn is_wanted(self, prepared: &Prepared) -> bool {
         self.verbose || self.strict && !prepared.expected().is_empty()
     }
 
-    /// Starts looking; a moment after the start all is said that is seen by then. `label`
+    /// Starts to observe. A moment after the start, the effects seen by then are printed. `label`
     /// precedes each line.
     pub fn start(self, terminal: &Terminal, prepared: &Prepared, pid: i32, label: &str) -> Effects {
         let expected = prepared.expected();
@@ -53,7 +53,7 @@ impl Watch {
         effects
     }
 
-    /// Says what has changed since, once the programs have ended; under `strict` what had no
+    /// Prints what has changed since, once the programs have ended. Under `strict`, a missing
     /// effect is an error.
     pub fn finish(
         self,
@@ -84,7 +84,7 @@ impl Watch {
 
     fn say(self, terminal: &Terminal, label: &str, seen: &Seen) {
         match seen.note() {
-            // Under `strict` alone it is said once, as an error at the end.
+            // Under `strict` alone it is printed once, as an error at the end.
             Some(note) if self.verbose => terminal.warn(format!("{label}{note}")),
             None if self.verbose || matches!(seen.effect, Effect::Unseen { .. }) => {
                 terminal.say(format_args!("{label}{seen}"));
@@ -94,7 +94,7 @@ impl Watch {
     }
 }
 
-/// Whether two effects are the same but for figures.
+/// Whether two effects differ only in figures.
 fn is_alike(a: &Effect, b: &Effect) -> bool {
     std::mem::discriminant(a) == std::mem::discriminant(b)
 }

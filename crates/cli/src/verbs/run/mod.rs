@@ -1,7 +1,7 @@
-//! `numapilot run [PLAN] -- COMMAND`: a program under a plan.
+//! `numapilot run [PLAN] -- COMMAND`: runs a program under a plan.
 //!
-//! When nothing has to be done while the program runs or after it, this process becomes
-//! the program: same number, no parent in between.
+//! If nothing has to be done while the program runs or after it, this process becomes the program,
+//! with the same process number and no parent in between.
 
 mod args;
 mod effects;

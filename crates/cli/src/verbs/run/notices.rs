@@ -1,4 +1,4 @@
-//! What is said before and after programs, and the status that they give.
+//! Prints notices before and after programs, and chooses the exit status.
 
 use std::fmt::Display;
 use std::os::unix::process::ExitStatusExt;
@@ -8,8 +8,8 @@ use numapilot_cli_kit::terminal::Terminal;
 use numapilot_place::settings_journal::Setting;
 use numapilot_place::{Finished, Prepared};
 
-/// Says what `who` (a profile, which may come from somebody else, or a verb) changes for the whole
-/// machine, apart from what was `asked` for by name.
+/// Prints what `who` (a verb, or a profile, which may come from somebody else) changes for the
+/// whole machine, except settings that were `asked` for by name.
 pub fn announce(terminal: &Terminal, who: impl Display, prepared: &Prepared, asked: &[Setting]) {
     let changes = prepared.machine_wide().iter().filter(|change| !asked.contains(&change.setting));
     for change in changes {
@@ -18,8 +18,7 @@ pub fn announce(terminal: &Terminal, who: impl Display, prepared: &Prepared, ask
     }
 }
 
-/// Tells of what went wrong after the programs, and gives the first status that is not
-/// success.
+/// Prints what went wrong after the programs, and returns the first status that is not success.
 pub fn finish(terminal: &Terminal, ends: &[Finished]) -> ExitCode {
     for end in ends {
         for outcome in end.settings.iter().filter(|o| o.is_trouble()) {
@@ -35,7 +34,7 @@ pub fn finish(terminal: &Terminal, ends: &[Finished]) -> ExitCode {
         .map_or(ExitCode::SUCCESS, ExitCode::from)
 }
 
-/// The program's status, or 128+n when a signal ended it, as shells have it.
+/// The program's status, or 128+n if a signal ended it, as in shells.
 fn status(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|s| 128 + s));
     code.and_then(|c| u8::try_from(c).ok()).unwrap_or(u8::MAX)

@@ -1,4 +1,4 @@
-//! One instance of the program for each node.
+//! Runs one instance of the program for each node.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
@@ -19,7 +19,7 @@ use numapilot_topology::{Machine, NodeId};
 use super::effects::Watch;
 use super::notices::finish;
 
-/// What is replaced by the number of the node.
+/// The text that the number of the node replaces.
 const PLACEHOLDER: &[u8] = b"{node}";
 
 /// The program for one node.
@@ -31,10 +31,10 @@ pub struct Instance {
     pub prepared: Prepared,
 }
 
-/// Longest line that is copied in one piece: one without an end would fill the memory.
+/// Longest line that is copied in one piece: a line without an end would fill the memory.
 const LONGEST: u64 = 64 << 10;
 
-/// One instance for each node with CPUs that may be used.
+/// Prepares one instance for each node with usable CPUs.
 pub fn prepare(
     plan: &Plan,
     raw: &[Variable],
@@ -67,7 +67,7 @@ pub fn prepare(
         .map_err(Into::into)
 }
 
-/// Bound to the CPUs of the node, and to its memory if it has any that may be used.
+/// Binds a plan to the CPUs of the node, and to its memory if it has any that may be used.
 fn plan_for(plan: &Plan, machine: &Machine, node: NodeId) -> Plan {
     let has_memory = machine.memory_nodes().intersection(&machine.allowed.nodes).contains(node);
     let memory = if has_memory {
@@ -98,7 +98,7 @@ fn replace(word: &OsStr, node: NodeId) -> OsString {
     OsString::from_vec(replaced)
 }
 
-/// Starts all instances, waits for all, and gives the first status that is not success.
+/// Starts all instances, waits for all, and returns the first status that is not success.
 pub fn run(
     terminal: &Terminal,
     instances: &[Instance],
@@ -110,7 +110,7 @@ pub fn run(
     let mut running = Vec::new();
     let mut copies = Vec::new();
     for instance in instances {
-        // An error drops those that run already, which ends them.
+        // An error drops the running instances, which ends them.
         let streams = if prefix { Some((io::pipe()?, io::pipe()?)) } else { None };
         let program = match streams {
             None => instance.prepared.spawn(|_| {}),
@@ -129,14 +129,14 @@ pub fn run(
     }
     let ends = supervisor.wait(running)?;
     for copy in copies {
-        // A reader that went away ends a copy early; the programs notice by themselves.
+        // If the reader went away, the copy ends early, and the programs notice by themselves.
         let _ = copy.join();
     }
     let status = finish(terminal, &ends);
     watch.finish(terminal, effects, status)
 }
 
-/// Copies in a thread.
+/// Starts a thread that copies.
 fn copy(
     label: String,
     from: PipeReader,
@@ -146,8 +146,8 @@ fn copy(
     thread::Builder::new().name("output".to_owned()).spawn(copy)
 }
 
-/// Copies whole lines with a label before each, so that the instances' lines do not mix. One that
-/// is too long becomes several.
+/// Copies whole lines with a label before each, so that the lines of instances do not mix. A line
+/// that is too long becomes several.
 fn copy_lines(label: &str, mut from: impl BufRead, to: &mut impl Write) -> io::Result<()> {
     let mut line = Vec::new();
     loop {
@@ -159,7 +159,7 @@ fn copy_lines(label: &str, mut from: impl BufRead, to: &mut impl Write) -> io::R
         if line.last() != Some(&b'\n') {
             line.push(b'\n');
         }
-        // One write for one line: standard streams lock for the time of a call.
+        // One write per line: standard streams are locked during a call.
         to.write_all(&line)?;
         to.flush()?;
     }

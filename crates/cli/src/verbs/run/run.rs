@@ -59,7 +59,7 @@ impl Args {
     }
 }
 
-/// Notes, and what is done if the user wants to know.
+/// Prints notes, and with a plan also what is done.
 fn say(terminal: &Terminal, prepared: &Prepared, plan: Option<&Plan>) {
     if let Some(plan) = plan {
         terminal.say(format_args!("plan: {plan}"));

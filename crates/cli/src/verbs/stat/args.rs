@@ -19,7 +19,7 @@ pub struct Args {
     #[arg(short = 'r', long = "repeat", value_name = "N", default_value_t = 1,
           value_parser = units::whole::<u32>(1..=10_000), conflicts_with_all = ["pid", "all_cpus"])]
     pub repeat: u32,
-    /// Also print the figures of every MS milliseconds.
+    /// Also print the figures every MS milliseconds.
     #[arg(short = 'I', long = "interval-print", value_name = "MS",
           value_parser = units::whole::<u64>(10..))]
     pub interval: Option<u64>,
@@ -38,15 +38,15 @@ pub struct Args {
     #[arg(short = 'x', long, value_name = "SEP", conflicts_with = "json",
           value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub field_separator: Option<String>,
-    /// Observe running processes and what descends from them, until they end, Ctrl-C,
-    /// --timeout, or until the command ends.
+    /// Observe running processes and their descendants, until they end, Ctrl-C, --timeout, or until
+    /// the command ends.
     #[arg(short = 'p', long, value_name = "PID", value_delimiter = ',', conflicts_with = "all_cpus",
           value_parser = units::whole::<i32>(1..))]
     pub pid: Vec<i32>,
     /// Observe the whole machine, until Ctrl-C, --timeout, or until the command ends.
     #[arg(short = 'a', long)]
     pub all_cpus: bool,
-    /// End after this time, as 90, 90s or 2m; a program that was started here is ended, too.
+    /// Stop after this time, such as 90, 90s or 2m; a program that was started here is ended too.
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub timeout: Option<Duration>,
     /// Run the command under the plan of a profile (see run, tune).

@@ -1,10 +1,10 @@
-//! `-e`: which figures are printed, by their own names and by perf's.
+//! `-e`: selects the figures to print, by their own names or by perf's.
 
 use numapilot_observe::Metric;
 
 use super::text::label;
 
-/// Names that perf has for what has another name here, or is counted in two parts.
+/// Names of perf for figures that have another name here, or that are counted in two parts.
 const OF_PERF: [(&str, &[Metric]); 9] = [
     ("cpu-cycles", &[Metric::Cycles]),
     ("dTLB-load-misses", &[Metric::DtlbMisses]),

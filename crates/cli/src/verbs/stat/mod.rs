@@ -1,7 +1,7 @@
 //! `numapilot stat`: the NUMA figures of a run, laid out like `perf stat`.
 //!
-//! The program's own output is its own: the table goes to standard error, as perf's
-//! does, JSON to standard output, and both to a file with `-o`.
+//! The program's own output is left alone: the table goes to standard error, as perf's does, JSON
+//! goes to standard output, and with `-o` both go to a file.
 
 mod args;
 mod events;

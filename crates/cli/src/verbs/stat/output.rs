@@ -1,4 +1,4 @@
-//! Where the figures go, and what stands around them.
+//! Writes the figures, and the text around them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::text;
 use crate::sink::Sink;
 
-/// What was observed and how, beside the figures themselves.
+/// What was observed and how, in addition to the figures.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
     /// The command that was run.
@@ -26,15 +26,15 @@ pub struct Report {
     /// The processes that were observed; empty for the whole machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pids: Option<Vec<i32>>,
-    /// Of the command: its own, or 128 and the signal that ended it.
+    /// The exit status of the command, or 128 plus the signal that ended it.
     exit_status: Option<u8>,
     /// Runs of the command that failed; their figures are in the means.
     failed_runs: usize,
-    /// What counts DRAM accesses here.
+    /// The events that count DRAM accesses on this machine.
     dram_events: Option<DramEvents>,
-    /// Whether hardware events leave out the kernel.
+    /// Whether hardware events exclude the kernel.
     user_only: bool,
-    /// Whether they are those of an emulated machine, and machine-wide.
+    /// Whether they come from an emulated machine, and are machine-wide.
     emulated: bool,
 }
 
@@ -57,7 +57,7 @@ impl Report {
         Self { pids: Some(pids.to_vec()), ..Self::default() }
     }
 
-    /// Notes what the counters mean.
+    /// Records what the counters mean.
     pub fn describe(&mut self, session: &Session) {
         let counters = session.counters();
         self.emulated = session.lab().is_some();
@@ -70,7 +70,7 @@ impl Report {
         });
     }
 
-    /// Notes the end of a run; of several, the first that failed counts.
+    /// Records the end of a run. If several runs fail, the first one counts.
     pub fn ended(&mut self, status: ExitStatus) {
         let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(255);
         let code = u8::try_from(code).unwrap_or(255);
@@ -80,7 +80,7 @@ impl Report {
         }
     }
 
-    /// What the table is about.
+    /// The subject of the table.
     fn title(&self) -> String {
         match (&self.command, &self.pids) {
             (Some(command), _) => format!("'{}'", command.join(" ")),
@@ -93,7 +93,7 @@ impl Report {
     }
 }
 
-/// Everything, flat: figures first.
+/// All fields on one level, figures first.
 #[derive(Serialize)]
 struct Json<'a> {
     #[serde(flatten)]
@@ -101,7 +101,7 @@ struct Json<'a> {
     #[serde(flatten)]
     report: &'a Report,
     repetitions: usize,
-    /// What other runs of numapilot held meanwhile.
+    /// Settings that other runs of numapilot held meanwhile.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     held_settings: &'a [Holder],
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -119,7 +119,7 @@ struct Line<'a> {
     figures: &'a Observation,
 }
 
-/// Where the figures go.
+/// The destination of the figures.
 pub struct Output {
     sink: Sink,
     json: bool,
@@ -130,18 +130,18 @@ pub struct Output {
     form: Form,
 }
 
-/// How the figures are printed, unless in JSON.
+/// The form of the figures, except in JSON.
 #[derive(Debug, Default)]
 pub struct Form {
-    /// These only, if there are any.
+    /// Only these figures, unless empty.
     pub selected: Vec<Metric>,
-    /// As lines of fields with this between them.
+    /// Print lines of fields with this separator.
     pub separator: Option<String>,
 }
 
 impl Output {
     /// # Errors
-    /// When the file cannot be created: before anything is run.
+    /// Fails if the file cannot be created, before anything is run.
     pub fn open(
         path: Option<&Path>,
         json: bool,
@@ -156,15 +156,15 @@ impl Output {
         Ok(Self { sink, json, terminal, rows: text::Rows::default(), intervals: false, form })
     }
 
-    /// From now on a program of the user's runs: no failed write ends it.
+    /// Call this when a program of the user starts; from then on, a failed write does not end it.
     pub fn program_runs(&mut self) {
         self.sink.program_runs();
     }
 
-    /// The figures of one interval, as soon as it is over.
+    /// Writes the figures of an interval.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// Fails if they cannot be written.
     pub fn interval(&mut self, time: f64, figures: &Observation) -> anyhow::Result<()> {
         self.intervals = true;
         let text = if self.json {
@@ -180,10 +180,10 @@ impl Output {
         self.sink.write(&text)
     }
 
-    /// The figures of all runs.
+    /// Writes the figures of all runs.
     ///
     /// # Errors
-    /// When they cannot be written, and no program was run whose status would be lost.
+    /// Fails if they cannot be written, and no program was run whose status would be lost.
     pub fn report(&mut self, report: Report, runs: Vec<Observation>) -> anyhow::Result<ExitCode> {
         let status = ExitCode::from(report.exit_status.unwrap_or(0));
         let (mean, statistics) = Observation::mean(&runs).context("nothing was observed")?;
@@ -198,7 +198,7 @@ impl Output {
             ));
         }
         let held = held_settings(&self.terminal);
-        // For programs the intervals are the output: a sum of them would be counted twice.
+        // For programs, the intervals are the output: a total would be counted twice.
         if (self.json || self.form.separator.is_some()) && self.intervals {
             return Ok(status);
         }
@@ -223,9 +223,9 @@ impl Output {
         };
         self.sink.program_ended();
         match self.sink.write(&text) {
-            // Whoever reads no more still gets the program's status.
+            // If the reader went away, the program's status still counts.
             Err(error) if is_broken_pipe(&error) => Ok(status),
-            // And so does whoever has no room for the figures.
+            // The same holds if there is no space for the figures.
             Err(error) if report.command.is_some() => {
                 self.terminal.warn(format_args!("{error:#}; the exit status is the program's"));
                 Ok(status)

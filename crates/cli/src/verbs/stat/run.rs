@@ -48,7 +48,7 @@ impl Args {
         Ok(prepare(plan, machine, &self.command, &Options::default())?)
     }
 
-    /// A program that is started here.
+    /// Starts the program and observes it.
     fn started(
         &self,
         machine: &Machine,
@@ -60,7 +60,7 @@ impl Args {
             None => Plan::default(),
         };
         let prepared = self.prepare(&plan, machine)?;
-        // Refused by a filter: what becomes a daemon is not seen then.
+        // If a filter refuses this, processes that become daemons are not seen.
         let _ = prctl::adopt_orphans();
         if let Some(path) = &self.profile {
             announce(&output.terminal, path.display(), &prepared, &[]);
@@ -68,11 +68,11 @@ impl Args {
         for note in &prepared.notes {
             output.terminal.warn(note);
         }
-        // Whatever becomes of the figures, it runs to its end.
+        // The program runs to its end even if the output fails.
         output.program_runs();
         let mut runs: Vec<Observation> = Vec::new();
         let mut report = Report::of_command(&self.command);
-        // What was said of one run is not said of the next.
+        // A note that was printed for one run is not repeated for the next.
         let mut without: Vec<Note> = Vec::new();
         for _ in 0..self.repeat {
             let mut session = Session::before_exec(machine.node_ids());
@@ -99,7 +99,7 @@ impl Args {
                     _ => {}
                 }
             }
-            // Whoever interrupts one run does not want the next.
+            // An interrupted run ends the repetition.
             if finished.status.signal().is_some() {
                 break;
             }
@@ -107,7 +107,7 @@ impl Args {
         output.report(report, runs)
     }
 
-    /// Processes, or the machine, that run already.
+    /// Observes running processes or the machine.
     fn running(
         &self,
         machine: &Machine,

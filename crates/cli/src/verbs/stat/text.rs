@@ -1,4 +1,4 @@
-//! The printed table, laid out like perf's: value, name, what follows from it.
+//! Prints the table, laid out like perf's: value, name, and derived figures.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,10 +9,10 @@ use numapilot_observe::metric::{Kind, Unit};
 use numapilot_observe::{Metric, Observation, Summary};
 use numapilot_place::settings_journal::Holder;
 
-/// Reasons are wrapped here: what a terminal has at least.
+/// Width at which reasons are wrapped: the least that a terminal has.
 const WIDTH: usize = 80;
 
-/// The figures of one run, or the mean of several; of `selected` ones, if there are any.
+/// The table of one run, or of the mean of several, with the `selected` figures if there are any.
 pub fn report(
     title: &str,
     figures: &Observation,
@@ -28,7 +28,7 @@ pub fn report(
     text += ":\n\n";
     let rows = rows(selected, figures);
     for &metric in &rows {
-        // What was not asked for by name is listed with its reason below.
+        // Figures that were not asked for by name are listed with their reasons below.
         if selected.is_empty() && figures.value(metric).is_none() {
             continue;
         }
@@ -66,9 +66,9 @@ fn rows(selected: &[Metric], figures: &Observation) -> Vec<Metric> {
     selected.to_vec()
 }
 
-/// A line for each figure, its fields separated as `perf stat -x` does it: the end of the interval
-/// in seconds, of `-I` only; the value in full, or `<not supported>`; its unit; its name; and with
-/// several runs the standard deviation in per cent of the mean.
+/// A line for each figure, with the fields of `perf stat -x`: with `-I`, the end of the interval in
+/// seconds; the value in full, or `<not supported>`; its unit; its name; and with several runs the
+/// standard deviation in percent of the mean.
 pub fn separated(
     separator: &str,
     time: Option<f64>,
@@ -104,8 +104,8 @@ pub fn interval(time: f64, figures: &Observation, selected: &[Metric]) -> String
     text
 }
 
-/// Whether a metric has a line of its own: the others are comments beside one. What only an
-/// emulated machine has is not missed elsewhere.
+/// Whether a metric has its own line; others are comments beside one. Metrics of emulated machines
+/// are not listed as missing elsewhere.
 fn is_row(metric: Metric, figures: &Observation) -> bool {
     match metric {
         Metric::Seconds => false,
@@ -187,7 +187,8 @@ fn nodes(figures: &Observation) -> String {
     text + "   (memory is the target's, pages from numa-hit on are the whole machine's)\n"
 }
 
-/// Why figures are missing, each reason once; those of the table of nodes only where there is one.
+/// Why figures are missing, each reason once; the reasons for the table of nodes only if there is
+/// one.
 fn reasons(rows: &[Metric], figures: &Observation, has_nodes: bool) -> String {
     let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for &metric in rows {
@@ -207,13 +208,13 @@ fn reasons(rows: &[Metric], figures: &Observation, has_nodes: bool) -> String {
     text
 }
 
-/// The rows of `-I`: one for each interval, with what changes quickly.
+/// The rows of `-I`: one for each interval, with the figures that change quickly.
 #[derive(Default)]
 pub struct Rows {
     written: usize,
 }
 
-/// Their columns: what, heading, width.
+/// Their columns: metric, heading, width.
 const COLUMNS: [(Metric, &str, usize); 6] = [
     (Metric::CpusUtilized, "CPUs", 7),
     (Metric::RssBytes, "rss", 9),
@@ -227,9 +228,9 @@ impl Rows {
     /// Rows between two headings.
     const PAGE: usize = 24;
 
-    /// One row, with the heading where it is due.
+    /// One row, preceded by the heading if it is due.
     pub fn row(&mut self, time: f64, figures: &Observation) -> String {
-        // What cannot be had is left out here and explained once, in the table at the end.
+        // Missing figures are left out here and explained once, in the table at the end.
         let shown: Vec<_> = COLUMNS
             .into_iter()
             .filter_map(|(m, h, w)| Some((m, figures.value(m)?, h, w)))

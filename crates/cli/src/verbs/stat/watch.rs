@@ -1,4 +1,4 @@
-//! Staying with a target: looking at it, printing intervals, passing signals on.
+//! Stays with a target: observes it, prints intervals, and forwards signals.
 
 use std::time::{Duration, Instant};
 
@@ -7,20 +7,20 @@ use numapilot_place::{Finished, Running, Supervisor};
 
 use super::output::Output;
 
-/// How often it is seen whether processes that run already have ended.
+/// How often to check whether running processes have ended.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// What ends the observation, beside a time limit.
+/// What ends the observation, apart from a time limit.
 pub enum Watched {
-    /// The program that is observed: its end.
+    /// The end of the observed program, which was started here.
     Target(Running),
-    /// Processes that run already: their end, or that of this program.
+    /// The end of the running processes, or of this program.
     Clock(Running),
-    /// Processes that run already: their end, or a signal.
+    /// The end of the running processes, or a signal.
     Nothing,
 }
 
-/// What is common to all kinds of targets.
+/// The parameters that all kinds of targets share.
 pub struct Watch<'a> {
     pub signals: &'a Supervisor,
     pub interval: Option<Duration>,
@@ -29,10 +29,10 @@ pub struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Looks and prints until it is over.
+    /// Observes and prints until the end.
     ///
     /// # Errors
-    /// When the target cannot be watched or an interval cannot be written.
+    /// Fails if the target cannot be observed or an interval cannot be written.
     pub fn until_end(
         &mut self,
         session: &mut Session,
@@ -58,7 +58,7 @@ impl Watch<'_> {
             {
                 let figures = session.interval();
                 self.output.interval((now - began).as_secs_f64(), &figures)?;
-                // Skips what a stopped process missed instead of catching up.
+                // Skip the intervals that a stopped process missed.
                 let missed = (now - due).as_nanos() / interval.as_nanos();
                 let steps = u32::try_from(missed).unwrap_or(u32::MAX).saturating_add(1);
                 print = Some(due + interval * steps);
@@ -70,7 +70,7 @@ impl Watch<'_> {
             let figures = session.interval();
             self.output.interval(began.elapsed().as_secs_f64(), &figures)?;
         }
-        // Once the limit is over, what has not ended is asked to.
+        // Once the limit is over, the program is asked to end.
         let limit = if over { None } else { Some(Duration::ZERO) };
         match watched {
             Watched::Target(program) => Ok(Some(program.wait(limit)?)),
@@ -79,7 +79,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Waits at most `limit`; whether it is over.
+    /// Waits for at most `limit`. Returns whether the observation is over.
     fn wait(
         &self,
         session: &mut Session,

@@ -1,4 +1,4 @@
-//! Looks at the target and the machine, interval by interval.
+//! Collects the figures of the target and the machine, interval by interval.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,12 +12,12 @@ use procfs::process::{MMapPath, Process};
 
 use super::state::{Known, Link, Node, Region, State};
 
-/// What is left of a sample after an interval.
+/// Factor by which the weight of a sample decays in an interval.
 const KEPT: f64 = 0.7;
-/// What weighs less is forgotten.
+/// Weight below which samples are dropped.
 const LEAST: f64 = 0.1;
 
-/// The sources.
+/// The sources of the figures.
 pub struct Collector<'a> {
     machine: &'a Machine,
     session: Session,
@@ -25,7 +25,7 @@ pub struct Collector<'a> {
     lab: Option<LabCounters>,
     moved: Option<f64>,
     source: Known<Source>,
-    /// The process whose samples are, where their source does not tell.
+    /// The process to which samples are attributed if their source does not tell.
     first: i32,
     cpu_nodes: BTreeMap<CpuId, NodeId>,
     /// By process and first address.
@@ -33,7 +33,7 @@ pub struct Collector<'a> {
 }
 
 impl<'a> Collector<'a> {
-    /// Of these processes, or of the whole machine where there are none.
+    /// Begins to collect for these processes, or for the whole machine if there are none.
     pub fn new(machine: &'a Machine, pids: &[i32]) -> anyhow::Result<Self> {
         let nodes = machine.node_ids();
         let (session, target, source) = if pids.is_empty() {
@@ -62,7 +62,7 @@ impl<'a> Collector<'a> {
         self.session.has_ended()
     }
 
-    /// What was seen since the last call.
+    /// The state since the last call.
     pub fn state(&mut self) -> State {
         let observed = self.session.interval();
         let figure = |metric: &Metric| (*metric, observed.figure(*metric).map_err(str::to_owned));
@@ -139,7 +139,7 @@ impl<'a> Collector<'a> {
     }
 
     fn add(&mut self, pid: i32, samples: &[Sample]) {
-        // A process that is gone takes its samples along.
+        // The samples of a process that is gone are dropped.
         let Ok(maps) = thread_group::maps(pid) else { return };
         for sample in samples {
             let address = sample.virtual_address;
@@ -175,7 +175,7 @@ fn name(path: &MMapPath) -> String {
     }
 }
 
-/// `postgres (1234)`, the first of several.
+/// `postgres (1234)`, for the first of several.
 fn names(pids: &[i32]) -> String {
     let Some(first) = pids.first() else { return String::new() };
     let name = Process::new(*first).and_then(|process| process.stat()).map(|stat| stat.comm);
@@ -183,7 +183,7 @@ fn names(pids: &[i32]) -> String {
     if pids.len() > 1 { format!("{name} and {} more", pids.len() - 1) } else { name }
 }
 
-/// The best source of samples: a PMU, or page faults that AutoNUMA makes.
+/// The best source of samples: a PMU, or hint faults of AutoNUMA.
 fn source(machine: &Machine, pids: &[i32]) -> Known<Source> {
     let tree = Tree::of(pids).map_err(|error| error.to_string())?;
     let threads = Attach::Threads(tree.threads().collect());
@@ -192,14 +192,14 @@ fn source(machine: &Machine, pids: &[i32]) -> Known<Source> {
         return Ok(source);
     }
     match AutoNuma::read() {
-        None => Err("this kernel has no automatic NUMA balancing to sample by".to_owned()),
+        None => Err("this kernel has no AutoNUMA, and so no hint faults to sample".to_owned()),
         Some(now) if !now.is_on() => Err(format!("AutoNUMA is off: {}", now.on().command())),
         Some(_) => Source::hint_faults(&threads, &cpus)
             .map_err(|error| format!("the kernel does not let page faults be sampled: {error}")),
     }
 }
 
-/// Pages moved so far, machine-wide.
+/// Pages that were moved so far, machine-wide.
 fn moved_pages() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/vmstat").ok()?;
     let mut pairs = node_counters::pairs(&text);

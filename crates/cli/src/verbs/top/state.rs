@@ -1,20 +1,20 @@
-//! What `top` knows at a moment; a test has it recorded.
+//! The state that `top` shows. Tests use a recorded one.
 
 use numapilot_observe::{Figures, Metric};
 use numapilot_topology::NodeId;
 
-/// A figure, or why there is none.
+/// A figure, or why it is missing.
 pub type Known<T> = Result<T, String>;
 
-/// All of it.
+/// The whole state.
 #[derive(Clone, Debug)]
 pub struct State {
-    /// What is looked at: `the machine`, `postgres (1234)`.
+    /// The target: `the machine`, `postgres (1234)`.
     pub target: String,
-    /// What was observed in the last interval.
+    /// The figures of the last interval.
     pub figures: Figures,
     pub nodes: Vec<Node>,
-    /// Pages that were moved from node to node in the interval, machine-wide, by whomever.
+    /// Pages that were moved between nodes in the interval, machine-wide and for any reason.
     pub moved_pages: Known<f64>,
     /// DRAM accesses in the interval, by node of the CPU and node of the memory.
     pub traffic: Known<Vec<Vec<u64>>>,
@@ -49,7 +49,7 @@ pub struct Link {
 pub struct Region {
     pub start: u64,
     pub bytes: u64,
-    /// What is mapped.
+    /// Name of the mapped file or memory.
     pub name: String,
     /// Samples, by the node of the CPU that made the access; older ones count less.
     pub samples: Vec<(NodeId, f64)>,
@@ -62,17 +62,17 @@ impl Region {
 }
 
 impl State {
-    /// A figure, or why there is none.
+    /// A figure, or why it is missing.
     pub fn figure(&self, metric: Metric) -> Known<f64> {
         self.figures.get(&metric).cloned().unwrap_or_else(|| Err("not observed".to_owned()))
     }
 
-    /// How often something that is counted happened in a second.
+    /// The rate of a counted event per second.
     pub fn rate(&self, metric: Metric) -> Known<f64> {
         Ok(self.figure(metric)? / self.seconds())
     }
 
-    /// Length of the interval on the clock of accesses: on an emulated machine that is simulated.
+    /// Length of the interval on the clock of accesses, which is simulated on an emulated machine.
     pub fn accessed_seconds(&self) -> f64 {
         let simulated = self.figure(Metric::SimulatedSeconds).ok();
         simulated.filter(|seconds| *seconds > 0.0).unwrap_or_else(|| self.seconds())

@@ -1,8 +1,8 @@
-//! The terminal while `top` has it: no echo, no lines, a screen of its own; put back whatever
-//! happens.
+//! The terminal while `top` uses it: no echo, no line buffering, and the alternate screen. It is
+//! always put back.
 //!
-//! Keys are read here, and not by crossterm, whose wait for them does not return once the terminal
-//! has hung up.
+//! Keys are read here and not by crossterm, because crossterm's wait for keys does not return once
+//! the terminal has hung up.
 
 use std::io::{self, Write, stdin};
 use std::time::Duration;
@@ -18,10 +18,10 @@ use rustix::io::Errno;
 const CTRL_C: u8 = 0x03;
 const CTRL_D: u8 = 0x04;
 const ESCAPE: u8 = 0x1b;
-/// The rest of an arrow key's sequence comes so soon, over a slow line, too.
+/// Longest wait for the rest of an arrow key's sequence, even over a slow line.
 const SEQUENCE: Duration = Duration::from_millis(25);
 
-/// What the user wants.
+/// The wish that a key expresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     Quit,
@@ -33,7 +33,7 @@ pub enum Wish {
 pub struct Window(());
 
 impl Window {
-    /// Takes the terminal.
+    /// Takes over the terminal.
     pub fn open() -> io::Result<Self> {
         enable_raw_mode()?;
         let window = Self(());
@@ -41,12 +41,12 @@ impl Window {
         Ok(window)
     }
 
-    /// Columns and lines.
+    /// The number of columns and lines.
     pub fn size(&self) -> (u16, u16) {
         size().unwrap_or((80, 24))
     }
 
-    /// Shows these lines, which fit.
+    /// Draws these lines, which must fit.
     pub fn draw(&self, lines: &[String]) -> io::Result<()> {
         let mut out = io::stdout().lock();
         let plain = anstream::AutoStream::choice(&out) == anstream::ColorChoice::Never;
@@ -64,7 +64,7 @@ impl Window {
         out.flush()
     }
 
-    /// Waits for a key, at most so long. A terminal that has hung up wants nothing any more.
+    /// Waits for a key, for at most `limit`. A terminal that has hung up gives no further wishes.
     pub fn wish(&self, limit: Duration) -> io::Result<Option<Wish>> {
         match wait(limit)? {
             Input::None => return Ok(None),
@@ -78,7 +78,7 @@ impl Window {
             read => read?,
         };
         if keys[..length] == [ESCAPE] && wait(SEQUENCE)? == Input::Keys {
-            // Whatever comes of it belongs to the sequence.
+            // Further bytes belong to the sequence.
             length += rustix::io::read(stdin(), &mut keys[1..]).unwrap_or(0);
         }
         Ok(wish_of(&keys[..length]))
@@ -92,14 +92,14 @@ enum Input {
     HungUp,
 }
 
-/// Waits for the terminal, at most so long.
+/// Waits for the terminal, for at most `limit`.
 fn wait(limit: Duration) -> io::Result<Input> {
     let stdin = stdin();
     let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
-    // A limit too long for the kernel's type is as good as none.
+    // A limit too long for the kernel's type means no limit.
     let limit = Timespec::try_from(limit).ok();
     match poll(&mut fds, limit.as_ref()) {
-        // A signal; whoever waits looks what it was.
+        // A signal arrived; the caller handles it.
         Ok(0) | Err(Errno::INTR) => return Ok(Input::None),
         waited => waited?,
     };
@@ -107,8 +107,8 @@ fn wait(limit: Duration) -> io::Result<Input> {
     Ok(if fds[0].revents().intersects(gone) { Input::HungUp } else { Input::Keys })
 }
 
-/// What keys mean; the first that means anything counts. A sequence of several bytes that begins
-/// with Escape is another key, or one with Alt.
+/// The wish of the first key that has a meaning. A sequence of several bytes that begins with
+/// Escape is another key, or one with Alt.
 fn wish_of(keys: &[u8]) -> Option<Wish> {
     if keys.len() > 1 && keys[0] == ESCAPE {
         return None;
@@ -123,7 +123,7 @@ fn wish_of(keys: &[u8]) -> Option<Wish> {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        // Nothing can be done about a terminal that is gone.
+        // A terminal that is gone cannot be put back.
         let _ = execute!(io::stdout(), cursor::Show, LeaveAlternateScreen);
         let _ = disable_raw_mode();
     }
@@ -140,7 +140,7 @@ mod tests {
         }
         assert_eq!(wish_of(b" "), Some(Wish::Pause));
         assert_eq!(wish_of(b"s"), Some(Wish::Sort));
-        // Up, Alt-q.
+        // Up and Alt-q.
         for keys in ["\x1b[A", "\x1bq", "", "x"] {
             assert_eq!(wish_of(keys.as_bytes()), None, "{keys:?}");
         }

@@ -1,4 +1,4 @@
-//! Caches in words: those of one core, and those that cores of a node share.
+//! Describes caches in words: those of one core, and those that cores of a node share.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use numapilot_topology::{Cache, CacheKind, Machine, Node, NodeSet};
 
 use super::fold::fold;
 
-/// Caches alike: level, kind, size.
+/// Identical caches: level, kind, size.
 type Kind = (u32, CacheKind, Option<u64>);
 
-/// The caches that cores have to themselves: `L1d 32.0 KiB x 64, L2 1.00 MiB x 64`.
+/// The private caches of cores: `L1d 32.0 KiB x 64, L2 1.00 MiB x 64`.
 pub fn of_cores(machine: &Machine) -> String {
     let kinds = grouped(machine.caches.iter().filter(|cache| is_private(machine, cache)));
     let words = kinds.iter().map(|(kind, group)| format!("{} x {}", name(kind), group.len()));

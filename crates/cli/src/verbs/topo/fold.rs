@@ -1,8 +1,7 @@
-//! Folding long lists of CPUs into lines.
+//! Folds long lists of CPUs into lines.
 
-/// `head` and the list on lines of at most `width` columns, later lines indented to where
-/// the list begins. Lines are broken after bars, and after a comma only in what is too long
-/// for a line of its own.
+/// `head` and the list on lines of at most `width` columns, with later lines indented to the start
+/// of the list. Lines are broken after bars; after a comma only if an item is too long for a line.
 pub fn fold(head: &str, list: &str, width: usize) -> Vec<String> {
     let indent = head.chars().count();
     let mut lines = vec![head.to_owned()];

@@ -1,11 +1,11 @@
-//! The machine as a JSON object: `Machine`, with each node's row of distances in the node,
-//! where a script that looks at one node wants it.
+//! The machine as a JSON object: `Machine`, with each node's row of distances in the node, for
+//! scripts that read one node.
 
 use numapilot_topology::measure::Measurement;
 use numapilot_topology::{Allowed, Cache, Cpu, Figures, Link, Machine, Node};
 use serde::Serialize;
 
-/// What `topo --json` prints.
+/// The output of `topo --json`.
 #[derive(Serialize)]
 pub struct Report<'a> {
     name: &'a str,
@@ -16,7 +16,7 @@ pub struct Report<'a> {
     links: &'a [Link],
     figures: &'a Figures,
     allowed: &'a Allowed,
-    /// With `--measure`: every figure with its spread, and what could not be measured.
+    /// With `--measure`: every figure with its spread, and figures that could not be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     measurement: Option<&'a Measurement>,
 }

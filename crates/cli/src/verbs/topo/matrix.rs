@@ -1,12 +1,12 @@
-//! Tables with nodes to the left and nodes on top.
+//! Tables with nodes as rows and columns.
 
 use numapilot_cli_kit::terminal::BOLD;
 use numapilot_topology::Machine;
 
 use super::fold::fold;
 
-/// Everything known between nodes: distances where there is more than one node, latency
-/// and bandwidth where the firmware, a description or a measurement gives them.
+/// All known figures between nodes: distances if there are several nodes; latency and bandwidth if
+/// the firmware, a description or a measurement gives them.
 pub fn all(machine: &Machine, width: usize) -> String {
     let figures = &machine.figures;
     let mut matrices = Vec::new();
@@ -32,7 +32,7 @@ pub fn all(machine: &Machine, width: usize) -> String {
     matrices.join("\n")
 }
 
-/// One matrix: row = from node, column = to node, `-` where nothing is known.
+/// One matrix: row = from node, column = to node, `-` if unknown.
 fn draw(title: &str, machine: &Machine, cell: impl Fn(usize, usize) -> Option<String>) -> String {
     let ids: Vec<String> = machine.nodes.iter().map(|n| n.id.to_string()).collect();
     let nodes = 0..ids.len();

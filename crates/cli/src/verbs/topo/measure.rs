@@ -1,4 +1,4 @@
-//! `topo --measure`: progress while it runs, and what the matrices do not say.
+//! `topo --measure`: shows progress, and prints what the matrices do not show.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use numapilot_topology::Machine;
 use numapilot_topology::description::Description;
 use numapilot_topology::measure::{Measurement, Options, Placed, Sample, measure};
 
-/// Share of its time that a thread has its CPU on a machine that is left alone.
+/// Share of the time for which a thread has its CPU on an otherwise idle machine.
 const UNDISTURBED: f64 = 0.97;
 
 /// Measures the machine and puts the figures into it.
@@ -49,7 +49,7 @@ pub fn save(path: &Path, machine: &Machine, measurement: &Measurement) -> anyhow
     file::put(path, &text, Existing::Replace)
 }
 
-/// How sure the figures are, latency under load, and what is missing and why.
+/// The spread of the figures, latency under load, and missing figures with reasons.
 pub fn report(machine: &Machine, measurement: &Measurement) -> String {
     let mut text = String::from("\n");
     let spread = |samples: &[Vec<Option<Sample>>]| {

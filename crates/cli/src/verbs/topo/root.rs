@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use numapilot_topology::{Machine, Recording, bounded};
 
-/// Bytes that a recording may have.
+/// Longest recording in bytes.
 const LONGEST: u64 = 64 << 20;
 
-/// Where the kernel files of the machine are.
+/// The place of the machine's kernel files.
 pub enum Root {
-    /// As they are.
+    /// In a directory.
     Directory(PathBuf),
     /// In a recording.
     Recorded(PathBuf, Recording),
@@ -25,7 +25,7 @@ impl Root {
                 path.display()
             );
         }
-        // What cannot be looked at is for the reader to say.
+        // Other errors are reported on reading.
         if !path.exists() || path.is_dir() {
             return Ok(Self::Directory(path.to_owned()));
         }
@@ -37,7 +37,7 @@ impl Root {
         Ok(Self::Recorded(path.to_owned(), recording))
     }
 
-    /// The machine that these files show.
+    /// The machine that these files describe.
     pub fn machine(&self) -> anyhow::Result<Machine> {
         match self {
             Self::Directory(path) => Ok(numapilot_topology::read(path)?),

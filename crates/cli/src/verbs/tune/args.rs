@@ -18,9 +18,9 @@ A plan is one way to run the program: an allocator, a placement of threads and m
 of huge pages and AutoNUMA. The default is the plan that changes nothing.\n\n\
 First the default runs against itself (noise). Large spaces are screened by a balanced design. \
 Then plans race: rounds in random order, losers leave when their confidence interval excludes \
-them. The winner and the default go on until it is clear by how much.\n\n\
+them. The winner and the default continue until the gain is known precisely.\n\n\
 Ctrl-C prints what is known so far and exits with 130 (SIGTERM: 143, SIGHUP: 129); a second one ends \
-at once. Results are on disk after every run; --resume goes on.\n\n\
+at once. Results are on disk after every run; --resume continues the search.\n\n\
 Examples:\n  numapilot tune -- ./query --threads 16\n  \
 numapilot tune --max-time 20m --metric 'tps = ([0-9.]+)' --maximize -- ./bench.sh\n  \
 numapilot tune --factor thp=inherit --limit rss=8G --check 'sum=(\\d+)' -- ./job")]
@@ -46,7 +46,7 @@ pub struct Args {
     pub command: Vec<OsString>,
 }
 
-/// What is measured, and which runs count.
+/// Options of measuring.
 #[derive(clap::Args)]
 pub struct MeasureArgs {
     /// Compare the number in the first group of the last match in the output, instead of wall
@@ -58,11 +58,11 @@ pub struct MeasureArgs {
     #[arg(long, requires = "metric", help_heading = "Measuring")]
     pub maximize: bool,
 
-    /// What separates decimals in the metric, where a number such as 1,021 does not say.
+    /// Decimal sign of the metric, for ambiguous numbers such as 1,021.
     #[arg(long, value_name = "SIGN", requires = "metric", help_heading = "Measuring")]
     pub decimal: Option<DecimalSign>,
 
-    /// Exclude a plan when the text this matches differs from the default's.
+    /// Exclude a plan if the text that this matches differs from the default's.
     #[arg(long, value_name = "REGEX", value_parser = expression, help_heading = "Measuring")]
     pub check: Option<Regex>,
 
@@ -75,14 +75,14 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Measuring")]
     pub timeout: Option<Duration>,
 
-    /// Exclude a plan when it is shown to fail in more than this many percent of its runs, and
-    /// more often than the default; 0: with its first failure.
+    /// Exclude a plan if it is shown to fail in more than this many percent of its runs, and more
+    /// often than the default; with 0, at its first failure.
     #[arg(long, value_name = "PERCENT", value_parser = units::tolerance, default_value = "5",
           help_heading = "Measuring")]
     pub failure_tolerance: f64,
 
-    /// Measure although another run of numapilot holds a machine-wide setting, under which every
-    /// run would be measured; the report and the profile say so.
+    /// Measure even if another run of numapilot holds a machine-wide setting, which then applies to
+    /// every run; the report and the profile mention it.
     #[arg(long, help_heading = "Measuring")]
     pub allow_held_settings: bool,
 
@@ -90,7 +90,7 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "SHELL", help_heading = "Measuring")]
     pub prepare: Option<String>,
 
-    /// The program's standard input, from its beginning in every run [default: what is
+    /// Standard input of the program, from its beginning in every run [default: the input
     /// redirected into numapilot, else empty].
     #[arg(long, value_name = "FILE", help_heading = "Measuring")]
     pub stdin: Option<PathBuf>,
@@ -114,16 +114,16 @@ impl From<DecimalSign> for Decimal {
     }
 }
 
-/// What is compared.
+/// Options that choose the plans.
 #[derive(clap::Args)]
 pub struct SpaceArgs {
-    /// Levels of a factor instead of those found: allocator=glibc,jemalloc, threads=sparse,
+    /// Levels of a factor, instead of those found: allocator=glibc,jemalloc, threads=sparse,
     /// memory=interleave,bind:0-1, thp=inherit, numa-balancing=off; may be repeated.
     #[arg(long = "factor", value_name = "NAME=LEVELS", help_heading = "Plans")]
     pub factors: Vec<Request>,
 
-    /// Also compare what can be had for the whole machine only, for the time of each run that
-    /// needs it: the switch of transparent huge pages, AutoNUMA.
+    /// Also compare settings that apply to the whole machine (the switch of transparent huge pages,
+    /// AutoNUMA), for the duration of each run that needs them.
     #[arg(long, help_heading = "Plans")]
     pub allow_machine_wide: bool,
 
@@ -132,7 +132,7 @@ pub struct SpaceArgs {
     pub plans: Vec<PathBuf>,
 }
 
-/// How long, how sure.
+/// Options of effort.
 #[derive(clap::Args)]
 pub struct EffortArgs {
     /// Stop after this time of running.
@@ -153,13 +153,14 @@ pub struct EffortArgs {
           help_heading = "Effort")]
     pub confidence: f64,
 
-    /// Once the winner is known, go on with it and the default, within --max-runs and --max-time,
-    /// until its interval reaches at most this many percent of the ratio to either side.
+    /// Once the winner is known, continue with it and the default, within --max-runs and
+    /// --max-time, until its interval extends at most this many percent of the ratio to either
+    /// side.
     #[arg(long, value_name = "PERCENT", value_parser = units::percent, default_value = "5",
           help_heading = "Effort")]
     pub precision: f64,
 
-    /// Runs before the first that counts.
+    /// Runs before the first one that counts.
     #[arg(long, value_name = "RUNS", default_value_t = 1, help_heading = "Effort")]
     pub warmup: usize,
 
@@ -168,15 +169,15 @@ pub struct EffortArgs {
           value_parser = units::whole::<u16>(3..=1000))]
     pub noise_runs: u16,
 
-    /// Source of all random choices.
+    /// Seed of all random choices.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, help_heading = "Effort")]
     pub seed: u64,
 }
 
-/// Profile written unless the user says otherwise.
+/// The default name of the profile.
 const PROFILE: &str = "numapilot.toml";
 
-/// Where results go.
+/// Options of result files.
 #[derive(clap::Args)]
 pub struct FileArgs {
     /// Write the winner to this profile, for run --profile.
@@ -187,7 +188,7 @@ pub struct FileArgs {
     #[arg(long, value_name = "FILE", help_heading = "Files")]
     pub svg: Option<PathBuf>,
 
-    /// Overwrite the profile and the picture; --resume does so as well.
+    /// Overwrite the profile and the picture; --resume does this too.
     #[arg(short, long, help_heading = "Files")]
     pub force: bool,
 
@@ -196,7 +197,7 @@ pub struct FileArgs {
     #[arg(long, value_name = "DIR", help_heading = "Files")]
     pub state: Option<PathBuf>,
 
-    /// Go on with an earlier search of the same command, and overwrite its profile and picture.
+    /// Continue an earlier search of the same command, and overwrite its profile and picture.
     #[arg(long, help_heading = "Files")]
     pub resume: bool,
 }

@@ -1,5 +1,5 @@
-//! Files that `tune` writes: checked before hours of measuring, never overwritten
-//! silently, written whole or not at all.
+//! The files that `tune` writes. They are checked before hours of measuring, never overwritten
+//! silently, and written whole or not at all.
 
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,7 +16,7 @@ use super::args::FileArgs;
 use super::written::Written;
 use super::{svg, text};
 
-/// Files that can be written, as far as can be known before.
+/// Files that were checked before the search.
 pub struct Outputs {
     profile: PathBuf,
     svg: Option<PathBuf>,
@@ -24,7 +24,7 @@ pub struct Outputs {
 }
 
 impl FileArgs {
-    /// Fails now instead of after the measuring.
+    /// Checks the files, to fail before measuring instead of after it.
     pub fn check(&self) -> anyhow::Result<Outputs> {
         let existing = self.existing();
         file::check(&self.output, existing).context("the profile (--output FILE)")?;
@@ -39,7 +39,7 @@ impl FileArgs {
     }
 
     fn existing(&self) -> Existing {
-        // A search that goes on replaces what it wrote when it stopped.
+        // A search that continues replaces what it wrote when it stopped.
         if self.force || self.resume { Existing::Replace } else { Existing::Keep }
     }
 
@@ -54,7 +54,7 @@ impl FileArgs {
         let Some(base) =
             home("XDG_STATE_HOME").or_else(|| home("HOME").map(|h| h.join(".local/state")))
         else {
-            bail!("neither XDG_STATE_HOME nor HOME is set; say where results go with --state DIR");
+            bail!("neither XDG_STATE_HOME nor HOME is set; give --state DIR for the results");
         };
         let mut hasher = DefaultHasher::new();
         (command, std::env::current_dir().ok()).hash(&mut hasher);
@@ -91,7 +91,7 @@ impl Outputs {
     }
 }
 
-/// What the winner was measured on, as comments of its profile.
+/// The machine and the runs behind the winner, as comments of its profile.
 fn origin(report: &Report, best: &PlanFigures, command: &[OsString], held: &[Holder]) -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let cpu = read("/proc/cpuinfo")

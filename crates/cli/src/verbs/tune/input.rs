@@ -1,7 +1,7 @@
-//! The standard input that every run of the program gets: the same bytes, from the beginning.
+//! Provides the standard input of every run: the same bytes, from the beginning.
 //!
-//! What is redirected into numapilot can be read only once if it is a pipe, and the program runs
-//! many times; so it is kept in a file without a name.
+//! Redirected input can be read only once if it is a pipe, and the program runs many times. So it
+//! is kept in an unnamed file.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
-/// What the program reads.
+/// The input of the program.
 #[derive(Debug)]
 pub struct Input {
-    /// To be opened for every run; empty when absent.
+    /// The file to open for every run; without it the input is empty.
     pub path: Option<PathBuf>,
-    /// What tells it from another input when a search is resumed.
+    /// Distinguishes it from other inputs when a search is resumed.
     pub identity: Value,
-    /// Holds the file that `path` names, when it has no name of its own.
+    /// Keeps the file of `path` open if it is unnamed.
     kept: Option<File>,
 }
 
@@ -29,7 +29,7 @@ impl Input {
     /// from: empty for a terminal or a device.
     ///
     /// # Errors
-    /// When there is no such file, or what is given cannot be read or kept.
+    /// Fails if there is no such file, or if it cannot be read or kept.
     pub fn of(given: Option<&Path>) -> anyhow::Result<Self> {
         match given {
             Some(path) => Self::given(path).with_context(|| format!("--stdin {}", path.display())),
@@ -74,13 +74,13 @@ impl Input {
         Ok(Self { path: Some(path(&kept)), identity, kept: Some(kept) })
     }
 
-    /// Bytes that were redirected; none for a file that has a name, and where it is empty.
+    /// The number of redirected bytes; `None` for a named file or an empty input.
     pub fn redirected_bytes(&self) -> Option<u64> {
         Some(self.kept.as_ref()?.metadata().ok()?.len())
     }
 }
 
-/// Opens the file anew, so that each run begins at its first byte.
+/// A path that opens the file again, so that each run begins at its first byte.
 fn path(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }

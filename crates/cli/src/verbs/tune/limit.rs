@@ -1,12 +1,12 @@
-//! `--limit`: what a run may take.
+//! `--limit`: the limits of a run.
 
 use numapilot_cli_kit::units::{duration, size};
 use numapilot_tune::run::Limits;
 
-/// The least that memory is counted in; no program has less.
+/// The unit of memory; every program uses at least this much.
 const PAGE: u64 = 4096;
 
-/// `rss=8G` or `time=30s`.
+/// Parses `rss=8G` or `time=30s`.
 pub fn limit(text: &str) -> Result<Limits, String> {
     match text.split_once('=') {
         Some(("rss", value)) => {

@@ -1,4 +1,4 @@
-//! `numapilot tune [LIMITS] -- COMMAND`: measure plans, print what each brings, keep the
+//! `numapilot tune [LIMITS] -- COMMAND`: measures plans, prints the effect of each, and keeps the
 //! best as a profile.
 
 mod args;

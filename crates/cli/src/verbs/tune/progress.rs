@@ -1,4 +1,4 @@
-//! What is going on, on a terminal; the noise as soon as it is known.
+//! Shows progress on a terminal, and the noise as soon as it is known.
 
 use std::collections::BTreeSet;
 
@@ -15,22 +15,22 @@ use numapilot_tune::statistics::{median, robust_sigma};
 
 use super::text;
 
-/// Noise from which on small differences take very many runs.
+/// Noise from which on small differences need very many runs.
 const NOISY: f64 = 0.20;
 /// Runs below this time measure the start of the program more than the program.
 const SHORT: f64 = 0.010;
 
-/// Lines shown of the output of a run that failed; more are kept.
+/// Lines of a failed run's output that are shown; more are kept.
 const SHOWN_LINES: usize = 5;
 
-/// The line on the terminal.
+/// The progress line on the terminal.
 pub struct Progress<'a> {
     line: StatusLine<'a>,
     space: &'a Space,
     settings: &'a Settings,
     /// Whether the metric is wall time.
     is_time: bool,
-    /// Programs that runs left running, each named once.
+    /// Programs that runs left running; each is named once.
     left: BTreeSet<String>,
 }
 
@@ -85,7 +85,7 @@ impl<'a> Progress<'a> {
 }
 
 impl Progress<'_> {
-    /// What can be done in the time that is left.
+    /// Prints the outlook for the time that is left.
     fn say_outlook(&self, evidence: &[Trial]) {
         let outlook = outlook(&self.space.shape(), self.settings, evidence);
         if outlook.of < 2 {
@@ -105,9 +105,9 @@ impl Progress<'_> {
         }
     }
 
-    /// Which run failed, how, and what it left.
+    /// Prints a failed run, its reason, and the processes that it left.
     fn say_failure(&self, evidence: &[Trial], trial: &Trial, failure: &Failure) {
-        // Where the search ends with it, the error says the rest.
+        // If the search ends with this failure, the error message shows the rest.
         if trial.order.candidate != DEFAULT
             || failures::failing_default(self.settings, evidence).is_none()
         {
@@ -137,7 +137,7 @@ impl Progress<'_> {
         }
     }
 
-    /// What a run that succeeded left running: each program once.
+    /// Prints the programs that a successful run left running, each once.
     fn say_left(&mut self, evidence: &[Trial], trial: &Trial) {
         for program in trial.remains.programs() {
             if self.left.insert(program.to_owned()) {
@@ -172,7 +172,7 @@ impl Watcher for Progress<'_> {
             let time = left_time(each * left as f64);
             parts.push(format!("at most {}, {time}", plural(left, "run")));
         }
-        // Last, since the terminal may cut it off.
+        // This comes last, because the terminal may cut it off.
         let findings = Findings::glance(&self.space.shape(), self.settings, evidence);
         if let Some(named) = findings.best().or(findings.expected())
             && let Some(figure) = named.figure

@@ -1,4 +1,4 @@
-//! Runs `tune`: the search, from the first check to the report.
+//! Runs `tune`, from the first check to the report.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -22,7 +22,7 @@ use super::setup::Setup;
 use super::text;
 use crate::verbs::processes;
 
-/// `numapilot tune`
+/// Runs `numapilot tune`.
 pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     processes::require()?;
     let outputs = args.files.check()?;
@@ -40,7 +40,7 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         Err(error) => return launch_error(terminal, &args.command, error),
     };
     let interrupted = interruption::flag()?;
-    // Refused by a filter: of what becomes a daemon only what has kept its environment is ended.
+    // If a filter refuses this, daemons that have cleared their environment are not ended.
     let _ = prctl::adopt_orphans();
     let mut runner = setup.runner(&interrupted);
     let directory = args.files.state(&args.command)?;
@@ -53,7 +53,7 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     runner.restore_written(past.written);
     let mut evidence = past.trials;
     text::start(terminal, &setup, journal.path(), evidence.len());
-    // Put back by its end, and after a death like every entry of the settings' journal.
+    // Released when dropped, and after a crash like every entry of the settings journal.
     let _reserved = setup.reserve(&args.command)?;
     let mut progress = Progress::new(terminal, &setup.space, &setup.settings, setup.is_time());
     let result = search(
@@ -72,7 +72,7 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         }
         Err(error) => {
             return Err(anyhow::Error::from(error).context(format!(
-                "stopped after {}, kept in {} (--resume goes on)",
+                "stopped after {}, kept in {} (--resume continues the search)",
                 plural(evidence.len(), "run"),
                 journal.path().display()
             )));
@@ -82,7 +82,7 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         return Err(too_little_time(&setup.settings, &evidence, journal.path()));
     }
     let report = Report::new(&setup.space, &setup.settings, &evidence, stop, setup.metric_name());
-    // Also what has come since.
+    // Includes settings that were taken since.
     let held = settle::held_settings(terminal);
     let written = outputs.write(terminal, &report, &args.command, &held)?;
     if args.json {
@@ -97,7 +97,7 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A program that is not there, or that cannot be executed, has its own status.
+/// A program that is missing or cannot be executed has its own status.
 fn launch_error(
     terminal: &Terminal,
     command: &[OsString],
@@ -111,7 +111,7 @@ fn launch_error(
         Some(status) if status != 125 => {
             terminal.error(&match shell_line(command) {
                 Some(line) => error.context(format!(
-                    "'{line}' is not the name of one program; have a shell run it: numapilot tune \
+                    "'{line}' is not the name of a program; have a shell run it: numapilot tune \
                      -- sh -c '{line}'"
                 )),
                 None => error,
@@ -122,13 +122,13 @@ fn launch_error(
     }
 }
 
-/// The command, when it is a line for a shell given as one word.
+/// The command, if it is a shell command line given as one word.
 fn shell_line(command: &[OsString]) -> Option<&str> {
     let [line] = command else { return None };
     line.to_str().filter(|line| line.contains([' ', '|', '&', ';', '<', '>', '$']))
 }
 
-/// What `--max-time` would have to be for one plan to be compared with the default.
+/// The error that names the least `--max-time` to compare one plan with the default.
 fn too_little_time(settings: &Settings, evidence: &[Trial], journal: &Path) -> anyhow::Error {
     let least = too_few_runs(settings, evidence).unwrap_or_default();
     let each = evidence.iter().map(|t| t.seconds).sum::<f64>() / evidence.len().max(1) as f64;

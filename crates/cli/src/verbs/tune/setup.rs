@@ -1,4 +1,4 @@
-//! From the arguments to what is searched and how.
+//! Turns the arguments into the search space and the settings.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use super::args::Args;
 use super::input::Input;
 
-/// The metric that needs no expression.
+/// The default metric, which needs no expression.
 pub const WALL_TIME: &str = "wall time";
 
 /// Everything decided before the first run.
@@ -35,7 +35,7 @@ pub struct Setup {
     pub input: Input,
     pub space: Space,
     pub settings: Settings,
-    /// What some plans change for the whole machine.
+    /// Machine-wide settings that some plans change.
     pub machine_wide: BTreeSet<Setting>,
 }
 
@@ -90,7 +90,7 @@ impl Setup {
         Ok(Self { machine, program, judge, metric, input, space, settings, machine_wide })
     }
 
-    /// Keeps other numapilots from changing what this search changes from run to run.
+    /// Prevents other runs of numapilot from changing the settings that this search changes.
     pub fn reserve(&self, command: &[OsString]) -> anyhow::Result<Option<Held>> {
         if self.machine_wide.is_empty() {
             return Ok(None);
@@ -105,7 +105,7 @@ impl Setup {
         Runner::new(&self.machine, self.program.clone(), self.judge.clone(), interrupted)
     }
 
-    /// Whether wall time is what is compared.
+    /// Whether the metric is wall time.
     pub fn is_time(&self) -> bool {
         matches!(self.metric, Metric::WallTime)
     }
@@ -117,7 +117,8 @@ impl Setup {
         }
     }
 
-    /// What makes two searches the same: limits of time and runs may change on resuming.
+    /// Identifies the search. Limits of time and runs are not part of it and may change on
+    /// resuming.
     pub fn fingerprint(&self, args: &Args, held: &[Holder]) -> Fingerprint {
         let words: Vec<_> = args.command.iter().map(|w| w.to_string_lossy()).collect();
         let directory = std::env::current_dir().unwrap_or_default();
@@ -145,14 +146,14 @@ impl Setup {
             ("plans", json!(self.space.extras)),
             ("seed", json!(self.settings.seed)),
         ];
-        // What was measured under another run's setting is not mixed with what was not.
+        // Measurements under another run's setting are not mixed with others.
         let held: Vec<_> = held.iter().map(|holder| (holder.setting, &holder.value)).collect();
         let held = (!held.is_empty()).then(|| ("held settings", json!(held)));
         fields.into_iter().chain(held).map(|(key, value)| (key.to_owned(), value)).collect()
     }
 }
 
-/// The program's file and what tells whether it has changed: size and time of modification.
+/// The program's file with its size and modification time, which show whether it has changed.
 fn program_file(command: &[OsString]) -> Value {
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     let file = command.first().and_then(|name| find_program(name, &path));
@@ -182,7 +183,7 @@ fn space(
     let machine_wide = RefCell::new(BTreeSet::new());
     let applies = |plan: &Plan| {
         let changes = runner.applies(plan).map_err(|reason| {
-            // What is told to the user of one run is half of it here.
+            // The remedy for a single run is only half of what is needed here.
             if reason.contains("run as root") && !args.space.allow_machine_wide {
                 format!("{reason}; as root, give --allow-machine-wide as well")
             } else {

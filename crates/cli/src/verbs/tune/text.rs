@@ -1,4 +1,4 @@
-//! The result for people.
+//! Prints the result for people.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -16,7 +16,7 @@ use numapilot_tune::space::Skipped;
 use super::setup::{Setup, WALL_TIME};
 use super::written::Written;
 
-/// What is about to happen, on standard error.
+/// Prints what the search will do, on standard error.
 pub fn start(terminal: &Terminal, setup: &Setup, state: &Path, done: usize) {
     let shape = setup.space.shape();
     let mut plans: Vec<String> = setup
@@ -70,7 +70,7 @@ fn describe(skipped: &Skipped) -> String {
     }
 }
 
-/// The tables and the verdict, on standard output.
+/// Prints the tables and the verdict, on standard output.
 pub fn report(
     terminal: &Terminal,
     report: &Report,
@@ -121,7 +121,7 @@ fn heading(out: &mut impl Write, report: &Report, held: &[Holder]) -> anyhow::Re
     Ok(())
 }
 
-/// A figure of a metric.
+/// Formats a value of the metric.
 pub fn figure(value: f64) -> String {
     if value < 1e-3 {
         return format!("{value:.6e}");
@@ -136,12 +136,12 @@ fn plans(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
     let title = format!("{:.0} % interval", 100.0 * report.confidence);
     let mut rows = table(&["plan", "ratio", &title, "runs", "status"], &[1, 3]);
     let shown = |plan: &&PlanFigures| plan.status != Status::Screened;
-    // Without a race the screening is all there is.
+    // Without a race, there are only results of the screening.
     let raced = report.plans.iter().filter(shown).count() > 1;
     let rows_shown = || report.plans.iter().filter(|plan| !raced || shown(plan));
     let mut listed: Vec<&str> = Vec::new();
     for plan in rows_shown() {
-        // A cause that several plans share is listed once.
+        // A cause that several plans share appears once.
         let failed = plan.status == Status::Failed;
         if failed && plan.reason.as_deref().is_some_and(|reason| listed.contains(&reason)) {
             continue;
@@ -150,7 +150,7 @@ fn plans(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
         rows.add_row([
             printable(&plan.plan),
             plan.ratio.map_or("-".into(), |ratio| format!("{ratio:.3}")),
-            // The default's ratio to itself has no doubt.
+            // The default's ratio to itself is exact.
             plan.confidence.filter(|_| plan.status != Status::Default).map_or_else(
                 || unknown(plan),
                 |[low, high]| format!("{low:.3} to {high:.3}{}", mark(plan)),
@@ -180,10 +180,10 @@ fn plans(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Names shown of the plans that never ran; all are in `--json`.
+/// Most names that are shown of plans that never ran; all are in `--json`.
 const NAMES: usize = 12;
 
-/// Which plans never ran.
+/// The plans that never ran.
 fn never_ran(report: &Report) -> Option<String> {
     let plans = &report.never_ran;
     let why = if report.is_short { ", for want of time" } else { "" };
@@ -196,20 +196,20 @@ fn never_ran(report: &Report) -> Option<String> {
     }
 }
 
-/// What the mark at an interval means.
+/// The explanation of the mark at an interval.
 pub const ESTIMATED: &str = "* estimated by the model from all runs; not compared run by run";
 
-/// Whether the interval of a plan is one of the model, which shows nothing.
+/// Whether the interval of a plan is an estimate of the model, which proves nothing.
 pub fn is_marked(plan: &PlanFigures) -> bool {
     plan.confidence.is_some() && plan.basis == Some(Basis::Model)
 }
 
-/// What marks the interval of the model.
+/// The mark of an interval that the model estimated.
 pub fn mark(plan: &PlanFigures) -> &'static str {
     if is_marked(plan) { " *" } else { "" }
 }
 
-/// Main effects of levels. With one factor they are the plans over again.
+/// Prints main effects of levels. With one factor they would repeat the plans.
 fn effects(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
     let factors = report.effects.iter().map(|effect| effect.factor);
     if factors.collect::<BTreeSet<_>>().len() < 2 {
@@ -244,7 +244,7 @@ fn verdict(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
                                    beginning with \"skipped\" say why"
         }
         Stop::TooLittleTime => "the time is too short (--max-time)",
-        Stop::Interrupted => "interrupted; --resume goes on",
+        Stop::Interrupted => "interrupted; --resume continues the search",
     };
     match &report.best {
         Some(best) => {
@@ -275,13 +275,13 @@ fn verdict(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Of how many plans a verdict is, where the time was too short for all.
+/// The number of plans that the verdict covers, if the time was too short for all.
 pub fn compared(report: &Report) -> Option<String> {
     let ran = report.candidates - report.never_ran.len().min(report.candidates);
     report.is_short.then(|| format!("{ran} of {} that ran", plural(report.candidates, "plan")))
 }
 
-/// What a plan brings, with its interval: `41.3 % less, 1.70 times faster; ratio 0.587, 95 %
+/// The gain of a plan with its interval: `41.3 % less, 1.70 times faster; ratio 0.587, 95 %
 /// interval 0.484 to 0.713`.
 pub fn result(report: &Report, plan: &PlanFigures) -> String {
     let ratio = plan.ratio.unwrap_or(1.0);
@@ -302,7 +302,7 @@ pub fn result(report: &Report, plan: &PlanFigures) -> String {
     )
 }
 
-/// The interval of a plan of which none is known.
+/// The text for an unknown interval.
 fn unknown(plan: &PlanFigures) -> String {
     if plan.status == Status::Default || plan.ratio.is_none() {
         String::new()
@@ -311,7 +311,7 @@ fn unknown(plan: &PlanFigures) -> String {
     }
 }
 
-/// What became of a plan, and how many of its runs failed.
+/// The status of a plan, and how many of its runs failed.
 fn status(plan: &PlanFigures, all: &[PlanFigures]) -> String {
     let Some(reason) = &plan.reason else { return plan.status.name().to_owned() };
     let failed = format!("{} of {} failed", plan.failed, plan.runs);
@@ -319,7 +319,7 @@ fn status(plan: &PlanFigures, all: &[PlanFigures]) -> String {
     if plan.status != Status::Failed {
         return format!("{}; {failed}: {reason}", plan.status.name());
     }
-    // Plans that are out for one reason are often many: every allocator of a static program.
+    // Many plans are often out for the same reason, such as every allocator of a static program.
     let is_alike = |other: &&PlanFigures| {
         other.status == Status::Failed && other.reason == plan.reason && other.plan != plan.plan
     };
@@ -329,7 +329,7 @@ fn status(plan: &PlanFigures, all: &[PlanFigures]) -> String {
     }
 }
 
-/// Why plans that look better than the best are not named.
+/// Explains why plans that look better than the best are not named.
 fn explain(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
     let Some(best) = report.best.as_ref().and_then(|best| best.ratio) else { return Ok(()) };
     let looks_better = |status| {
@@ -341,7 +341,7 @@ fn explain(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
     if tied > 0 {
         writeln!(
             out,
-            "{DIM}tied plans cannot be told from the best; of these the one is named that changes \
+            "{DIM}tied plans cannot be told from the best; of these, the named plan changes \
              least{DIM:#}"
         )?;
     }
@@ -366,7 +366,7 @@ mod tests {
 
     use super::*;
 
-    /// A screened space in which nothing is shown: all figures are the model's.
+    /// A screened space in which nothing is shown, so all figures come from the model.
     fn screened() -> Report {
         let expected = PlanFigures {
             plan: "mimalloc".to_owned(),

@@ -1,18 +1,18 @@
-//! What was written, for people.
+//! Describes the written files for people.
 
 use std::path::PathBuf;
 
-/// What was written.
+/// The files that were written.
 #[derive(Debug, Default)]
 pub struct Written {
     pub profile: Option<PathBuf>,
     pub picture: Option<PathBuf>,
-    /// A profile that was there before and is not this search's.
+    /// A profile that existed before and does not come from this search.
     pub untouched: Option<PathBuf>,
 }
 
 impl Written {
-    /// Names the files, and says that there is no profile, and why.
+    /// Lines that name the files, or explain why there is no profile.
     pub fn lines(&self) -> Vec<String> {
         let picture = self.picture.iter().map(|path| format!("Picture: {}", path.display()));
         let mut lines: Vec<String> = picture.collect();

@@ -1,15 +1,15 @@
-//! An access in few bytes: there can be a million.
+//! A compact form of an access: an interval can have a million.
 
 use crate::evidence::Page;
 
-/// Stands for a latency that is not known.
+/// Stands for an unknown latency.
 const UNKNOWN: u32 = u32::MAX;
 
-/// Of a home's position: a store. Linux knows 1024 nodes.
+/// Flag in a home's position: the access is a store. Linux has at most 1024 nodes.
 pub(super) const WRITE: u16 = 1 << 15;
 
-/// Loads among whose stores a program waits as long as for one load, when hardly anything is
-/// stored. It waits for what it loads; what it stores waits in the store buffer, while it goes on.
+/// Weight of a load relative to a store when almost no accesses are stores. A program waits for its
+/// loads, while its stores wait in the store buffer.
 const STORES_FOR_A_LOAD: f32 = 4.0;
 
 /// One access; nodes are positions.
@@ -18,7 +18,7 @@ pub struct One {
     pub page: Page,
     latency_ns: u32,
     from: u16,
-    /// With [`WRITE`].
+    /// Position of the home node, combined with [`WRITE`].
     home: u16,
 }
 
@@ -50,15 +50,15 @@ impl One {
     }
 }
 
-/// What an access weighs beside others when they are asked who waits for a page.
+/// The weights of loads and stores when the users of a page are compared.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Waiting {
     store: f32,
 }
 
 impl Waiting {
-    /// In an interval in which so many of all accesses are stores. Where there is hardly anything
-    /// but stores, they fill their buffer, and are what a program waits for.
+    /// The weights in an interval in which `stores` of `all` accesses are stores. If almost all
+    /// accesses are stores, they fill the store buffer and the program waits for them.
     pub(super) fn among(stores: usize, all: usize) -> Self {
         let share = stores as f32 / all.max(1) as f32;
         Self { store: 1.0 / (share + STORES_FOR_A_LOAD * (1.0 - share)) }

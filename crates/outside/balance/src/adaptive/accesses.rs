@@ -1,5 +1,6 @@
-//! The accesses of an interval in few bytes, in order of pages: there can be a million. Their
-//! memory is kept from interval to interval: to get it anew takes a sixth of a decision's time.
+//! The accesses of an interval in a compact form, in order of pages: there can be a million. Their
+//! memory is kept between intervals, because allocating it again takes a sixth of a decision's
+//! time.
 
 use super::access::{One, WRITE, Waiting};
 use super::convoy::Convoy;
@@ -8,31 +9,31 @@ use super::sorted::sort_by_number;
 use crate::evidence::{Evidence, Region};
 use crate::nodes::Nodes;
 
-/// All of an interval.
+/// All accesses of an interval.
 #[derive(Clone, Debug, Default)]
 pub struct Accesses {
-    /// In order of pages.
+    /// The accesses, in order of pages.
     pub all: Vec<One>,
     pub waiting: Waiting,
-    /// Convoys among them, in the order in which they came.
+    /// Detects convoys, in the order in which accesses came.
     pub convoy: Convoy,
     /// Regions that are huge pages, in order.
     pub huge: Vec<Region>,
-    /// Where the page of each is counted, or [`super::counts::NO_ROOM`].
+    /// The slot of the counts of each access's page, or [`super::counts::NO_ROOM`].
     pub slots: Vec<u32>,
-    /// What they are divided into, in order.
+    /// The migration units, in order.
     pub units: Vec<MigrationUnit>,
-    /// What sorting needs.
+    /// Scratch space for sorting.
     room: Vec<One>,
 }
 
 impl Accesses {
-    /// Those of a unit.
+    /// The accesses of a unit.
     pub fn of(&self, unit: &MigrationUnit) -> &[One] {
         &self.all[unit.first as usize..unit.end as usize]
     }
 
-    /// Takes those of an interval between nodes that are known, in place of what was there.
+    /// Replaces the accesses with those of an interval, between known nodes.
     pub fn collect(&mut self, evidence: &Evidence, nodes: &Nodes) {
         let position = |id| u16::try_from(nodes.position(id)?).ok().filter(|at| *at < WRITE);
         self.all.clear();

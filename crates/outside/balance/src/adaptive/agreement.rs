@@ -1,9 +1,9 @@
-//! Whether the pages of a region are somebody's each, though the region is nobody's: what threads
-//! do not share but have side by side.
+//! Finds regions that have no owner although each of their pages has one: threads use neighbouring
+//! pages without sharing them.
 //!
-//! Of a single page there is seldom enough evidence. All pages of a region together tell how often
-//! two accesses to one page come from one node; where that is almost always, one access tells whose
-//! a page is.
+//! A single page seldom has enough evidence. All pages of a region together show how often two
+//! accesses to one page come from the same node. If that is almost always so, a single access shows
+//! the owner of a page.
 //!
 //! ```text
 //!  page       0     1     2     3
@@ -19,12 +19,12 @@ use super::owner::wilson_lower;
 use super::simd_sums::sum;
 use crate::nodes::Nodes;
 
-/// Share of pairs that must agree beyond doubt.
+/// Share of pairs that must agree, at the bound of the confidence interval.
 const LEAST_AGREEING: f64 = 0.8;
 /// Share of the time lost that splitting a huge page must save.
 const LEAST_SAVED: f64 = 0.05;
-/// What an access costs more by base pages: their TLB entries do not reach as far, and the last
-/// entry of the page table comes from the shared cache.
+/// Additional cost of an access through base pages: their TLB entries cover less memory, and the
+/// last entry of the page table comes from the shared cache.
 const PAGE_WALK_NS: f64 = 30.0;
 
 /// Pairs of accesses to one page.
@@ -36,7 +36,7 @@ pub struct Agreement {
 
 impl Agreement {
     /// Adds a page by its counts, one for each node. A page weighs as many pairs as it has accesses
-    /// beyond the first: one that is hot does not speak for the others.
+    /// beyond the first, so a hot page does not dominate the others.
     pub fn add(&mut self, counts: &[f32]) {
         let all = sum(counts);
         let pairs = f64::from(all) - 1.0;
@@ -49,19 +49,19 @@ impl Agreement {
         self.agreeing += agreeing / f64::from(all);
     }
 
-    /// Whether pages are somebody's each.
+    /// Whether each page has an owner.
     pub fn holds(self) -> bool {
         wilson_lower(self.agreeing, self.pairs) > LEAST_AGREEING
     }
 
-    /// Whether pages are certainly not somebody's each; with few pairs neither is known.
+    /// Whether pages certainly do not have one owner each. With few pairs neither is known.
     pub fn fails(self) -> bool {
         wilson_lower(self.pairs - self.agreeing, self.pairs) > 1.0 - LEAST_AGREEING
     }
 
-    /// Nanoseconds that an access to a huge page takes less, in the mean, when it is split and its
-    /// pages go to their users, by the accesses of an interval and what each costs now; `None`
-    /// where that is not worth it.
+    /// Mean nanoseconds that each access to a huge page saves if the page is split and its base
+    /// pages go to their users, from the accesses of an interval and the present cost of each.
+    /// `None` if splitting is not worth it.
     pub fn saved_ns(
         self,
         nodes: &Nodes,
@@ -78,7 +78,7 @@ impl Agreement {
     }
 }
 
-/// The node that almost all accesses to a page came from; `None` when there is no such one.
+/// The node that almost all accesses to a page came from, if there is one.
 pub fn sole_node(counts: &[f32]) -> Option<u16> {
     let all = sum(counts);
     let (user, most) = (0u16..).zip(counts).max_by(|a, b| a.1.total_cmp(b.1))?;
@@ -100,7 +100,7 @@ mod tests {
         assert!(own.holds() && !own.fails());
         let mut shared = Agreement::default();
         (0..1000).for_each(|_| shared.add(&[2.0, 2.0]));
-        // Of the 6 pairs of 4 accesses 2 agree.
+        // 2 of the 6 pairs of 4 accesses agree.
         assert!((shared.agreeing / shared.pairs - 1.0 / 3.0).abs() < 1e-9, "{shared:?}");
         assert!(!shared.holds() && shared.fails());
         let none = Agreement::default();

@@ -1,9 +1,9 @@
-//! Bytes that may be moved: a token bucket.
+//! A token bucket that limits the bytes that may be moved.
 //!
-//! Moving takes memory bandwidth and stops whoever uses the page meanwhile: a limit on the
-//! rate bounds what a wrong decision can cost.
+//! Moving takes memory bandwidth and stops the users of the page meanwhile. A limit on the rate
+//! bounds the cost of a wrong decision.
 
-/// The bucket. It holds what one second brings, and is full at first.
+/// The bucket. It holds the tokens of one second, and is full at first.
 #[derive(Clone, Debug)]
 pub struct Bucket {
     bytes_per_second: u64,
@@ -16,24 +16,24 @@ impl Bucket {
         Self { bytes_per_second, bytes: bytes_per_second, filled_ns: None }
     }
 
-    /// Adds what has come until now.
+    /// Adds the tokens of the time since the last call.
     pub fn fill(&mut self, now_ns: u64) {
         let passed = self.filled_ns.map_or(0, |before| now_ns.saturating_sub(before));
         let come = u128::from(passed) * u128::from(self.bytes_per_second) / 1_000_000_000;
         let come = u64::try_from(come).unwrap_or(u64::MAX);
-        // Less than a byte is not lost: it comes with what follows.
+        // A fraction of a byte is not lost: it is added with the next tokens.
         if come > 0 || self.filled_ns.is_none() {
             self.filled_ns = Some(now_ns);
         }
         self.bytes = self.bytes.saturating_add(come).min(self.bytes_per_second);
     }
 
-    /// What is in it.
+    /// The tokens in the bucket.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Takes bytes out; whether there were enough.
+    /// Takes tokens. Returns whether there were enough.
     pub fn take_tokens(&mut self, bytes: u64) -> bool {
         let enough = self.bytes >= bytes;
         if enough {

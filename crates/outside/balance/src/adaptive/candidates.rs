@@ -1,4 +1,4 @@
-//! Which moves would save more than they cost.
+//! Finds the moves that would save more than they cost.
 
 use numapilot_sys::prefetch;
 
@@ -16,7 +16,7 @@ use crate::decision::Why;
 use crate::evidence::{Evidence, Page, Region};
 use crate::nodes::Nodes;
 
-/// A unit with where it should go.
+/// A unit and its destination.
 pub struct Candidate {
     /// Position among all units.
     pub unit: u32,
@@ -28,26 +28,26 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// What a page of it would save.
+    /// The gain per page.
     pub fn worth(&self) -> f64 {
         if self.is_region { self.gain / f64::from(Region::PAGES) } else { self.gain }
     }
 }
 
-/// What an interval is judged by.
+/// The data by which an interval is judged.
 pub struct View<'a> {
     pub state: &'a Adaptive,
     pub nodes: &'a Nodes,
     pub accesses: &'a Accesses,
-    /// The degree of the convoy, if there is one: what several use one after the other had better
-    /// be spread.
+    /// The degree of the convoy, if there is one: pages that several nodes use one after the other
+    /// are better spread.
     pub convoy: Option<f64>,
     pub now_ns: u64,
 }
 
 impl View<'_> {
-    /// All moves that save more than they cost: what is somebody's to him, then of what several
-    /// share as much as takes load off a congested controller, the most used first.
+    /// All moves that save more than they cost. Units with an owner go to the owner. Shared units
+    /// go elsewhere, the most used first, until a congested controller has less load.
     pub fn candidates(&self, evidence: &Evidence, mut controllers: Controllers) -> Vec<Candidate> {
         let units = &self.accesses.units;
         let usable: Vec<bool> =
@@ -60,7 +60,7 @@ impl View<'_> {
                 continue;
             };
             if usable[to] && !evidence.kernel_collocates {
-                // Local is local, whatever else the node has to do.
+                // Owned units go to their owner whatever the load of its controller.
                 let found = self
                     .candidate((at, unit), to, Why::Collocate, || self.nearer(&before, unit, to));
                 candidates.extend(found.inspect(|_| controllers.shift(self.accesses.of(unit), to)));
@@ -110,8 +110,8 @@ impl View<'_> {
         candidates
     }
 
-    /// A unit that would gain by going there more than the move costs, by the nanoseconds that its
-    /// accesses would save.
+    /// A candidate, if the move gains more than it costs. `saved_ns` is what its accesses would
+    /// save.
     fn candidate(
         &self,
         (at, unit): (u32, &MigrationUnit),
@@ -123,7 +123,7 @@ impl View<'_> {
             return None;
         }
         let gain = saved_ns() * self.state.rate * 1e-9;
-        // What has lasted for a time will last for about as long again.
+        // A pattern that has lasted for a time is expected to last for about as long again.
         let lasted_ns = self.now_ns.saturating_sub(unit.born_ns(self.state));
         let cooldown_s = lasted_ns.min(COOLDOWN_NS) as f64 / 1e9;
         let price = f64::from(unit.pages()) * self.state.page_move_ns * 1e-9;
@@ -131,8 +131,8 @@ impl View<'_> {
         Some(Candidate { unit: at, to, why, is_region: unit.is_region(), gain })
     }
 
-    /// Nanoseconds that the accesses of all units take by the machine's figures. Of shared pages,
-    /// as they are to be expected from now on.
+    /// Nanoseconds that the accesses of all units take by the machine's figures. For shared pages
+    /// it uses the accesses expected from now on.
     pub fn lost(&self, controllers: &Controllers) -> f64 {
         let mut expected = Expected::new(self.nodes);
         let units = &self.accesses.units;
@@ -152,15 +152,15 @@ impl View<'_> {
         units.iter().enumerate().map(of).sum()
     }
 
-    /// Asks for the counts of a unit, which will soon be needed.
+    /// Prefetches the counts of a unit.
     fn prepare(&self, unit: &MigrationUnit) {
         if let Some(page) = unit.shared_page() {
             self.state.pages.prepare(page);
         }
     }
 
-    /// Nanoseconds that a shared unit's accesses would save in the memory of another node, and
-    /// all others to the memory that it leaves.
+    /// Nanoseconds that a move of a shared unit to another node would save: for its own accesses,
+    /// and for all other accesses to the memory that it leaves.
     fn spread(
         &self,
         controllers: &Controllers,
@@ -185,9 +185,9 @@ impl View<'_> {
         here * (1.0 + controllers.relief(home) / stretch) - there
     }
 
-    /// Nanoseconds that a shared unit's accesses would save in the memory of another node, if all
-    /// of the convoy were spread: of their waiting beyond what an idle machine takes, the part that
-    /// is the convoy's degree.
+    /// Nanoseconds that a shared unit's accesses would save on another node if the whole convoy
+    /// were spread: the waiting time beyond the latency of an idle machine, times the degree of the
+    /// convoy.
     fn scattered(
         &self,
         convoy: f64,
@@ -204,7 +204,7 @@ impl View<'_> {
         convoy * waited + self.spread(controllers, expected, unit, to)
     }
 
-    /// Nanoseconds that accesses take where their pages are, or would be.
+    /// Nanoseconds that accesses take with their pages where they are, or on node `to`.
     fn taken(&self, controllers: &Controllers, accesses: &[One], to: Option<usize>) -> f64 {
         let of = |one: &One| {
             let home = to.unwrap_or(one.home());
@@ -213,7 +213,7 @@ impl View<'_> {
         accesses.iter().map(of).sum()
     }
 
-    /// Nanoseconds of waiting that a unit's accesses would save by another distance alone.
+    /// Nanoseconds that a unit's accesses would save by the change of distance alone.
     fn nearer(&self, controllers: &Controllers, unit: &MigrationUnit, to: usize) -> f64 {
         let of = |one: &One| {
             let (here, there) = (one.home(), self.nodes.latency_ns(one.from(), to));
@@ -223,9 +223,9 @@ impl View<'_> {
         self.accesses.of(unit).iter().map(of).sum()
     }
 
-    /// Where a shared unit takes load off a controller that has too much: the node whose turn it
-    /// is, if it has room; else the one with the most, the one that uses the unit more among
-    /// equals. From where and where to.
+    /// Source and destination of a shared unit that relieves an overloaded controller. The
+    /// destination is the node whose turn it is, if it has room, else the node with the most room;
+    /// among equals, the node that uses the unit more.
     fn taker(
         &self,
         controllers: &Controllers,
@@ -253,16 +253,15 @@ impl View<'_> {
             })
         };
         let best = if has_room { turn } else { roomiest()? };
-        // It must not become what the other was.
+        // The destination must not end up with the load that the source had.
         (controllers.excess(best) + f64::from(unit.weight) < excess).then_some((home, best))
     }
 }
 
-/// Units in the order in which they are spread: the most used first, and those that are used about
-/// alike in rounds, each of which takes a sixteenth of the pages, evenly. A program that walks
-/// through its memory has one part of it in use at a time: when pages that stay and pages that go
-/// lie side by side, all parts are spread alike, however much of them goes. Those that had better
-/// stay come last of all.
+/// Units in the order in which they are spread: the most used first. Units that are used about
+/// equally follow in rounds, each of which takes a sixteenth of the pages, evenly. A program that
+/// walks through its memory uses one part of it at a time. With pages that stay beside pages that
+/// go, all parts are spread equally, however many pages go. Units that had better stay come last.
 fn in_rounds(
     units: &[MigrationUnit],
     chosen: &[u32],
@@ -270,7 +269,8 @@ fn in_rounds(
 ) -> Vec<u32> {
     let of = |at: &u32| &units[*at as usize];
     let mean = chosen.iter().map(|at| of(at).weight).sum::<f32>() / chosen.len() as f32;
-    // The exponent by fours: from half to twice the mean is alike. More comes first.
+    // The exponent in steps of four: use from half to twice the mean counts as equal. More use
+    // sorts first.
     let used = |unit: &MigrationUnit| !(unit.weight / mean).to_bits() >> 24;
     let row = |at: &u32| {
         let unit = of(at);
@@ -281,8 +281,8 @@ fn in_rounds(
     rows.into_iter().map(|(_, at)| at).collect()
 }
 
-/// The round in which a page is spread: the golden ratio keeps those of a round, and of several,
-/// apart as evenly as can be.
+/// The round in which a page is spread. The golden ratio keeps the pages of a round, and of several
+/// rounds, evenly apart.
 ///
 /// Source: Knuth, "The Art of Computer Programming" 3, 6.4, Fibonacci hashing.
 const fn round(page: Page) -> u32 {

@@ -1,9 +1,9 @@
-//! Whether a memory controller is the bottleneck, and who should take its load.
+//! Decides whether a memory controller is the bottleneck, and which nodes should take its load.
 //!
-//! Sources: Carrefour's threshold on the imbalance, where samples carry no latency; where
-//! they do, the loaded latencies themselves: while a node's own memory answers it slower
-//! than another's, its controller is congested. Weights in proportion to bandwidth: Gureya
-//! et al., "Bandwidth-aware page placement in NUMA" (BWAP), IPDPS 2020.
+//! Sources: Carrefour's threshold on the imbalance if samples carry no latency. If they do, the
+//! loaded latencies decide: while a node's own memory answers it more slowly than another node's,
+//! its controller is congested. Weights are in proportion to bandwidth: Gureya et al.,
+//! "Bandwidth-aware page placement in NUMA" (BWAP), IPDPS 2020.
 
 use numapilot_topology::NodeSet;
 
@@ -11,38 +11,39 @@ use super::access::One;
 use crate::nodes::Nodes;
 use crate::traffic::Traffic;
 
-/// Imbalance beyond which controllers are taken for congested.
+/// Imbalance above which controllers count as congested.
 const MOST_IMBALANCE: f64 = 0.35;
 
-/// Imbalance beyond chance at which one leaves off spreading. Half-way latencies are in order, and a
-/// third of the gain is still to be had; of eight controllers one may still have 13 % more to do than it
-/// should, and all wait for it.
+/// Imbalance beyond chance at which spreading ends. Half-way through, latencies are back in order
+/// while a third of the gain is still missing. One of eight controllers may then still have 13 %
+/// too much load, and all threads wait for it.
 const CALM_IMBALANCE: f64 = 0.05;
 
-/// Standard deviations of a load that chance explains.
+/// Standard deviations of a load that count as chance.
 const CHANCE: f64 = 2.0;
 
-/// Samples by which a mean latency is known.
+/// Samples needed for a mean latency.
 const LEAST_SAMPLES: u32 = 30;
 
 /// The controllers in one interval.
 #[derive(Clone, Debug)]
 pub struct Controllers {
-    /// Whether load should be taken off some.
+    /// Whether some controllers should lose load.
     pub congested: bool,
-    /// Whether what has begun to be spread is not even yet.
+    /// Whether spreading has begun and the loads are not even yet.
     pub uneven: bool,
-    /// Share of all load that a node's memory is meant for; 0 for those that may not be used.
+    /// Share of all load that a node's memory should have; 0 for nodes that may not be used.
     pub target: Vec<f64>,
-    /// Accesses to each node's memory, as they would be after what has been decided.
+    /// Accesses to each node's memory, as expected after the moves decided so far.
     pub loads: Vec<f64>,
-    /// Accesses to what several share that will leave each node.
+    /// Accesses to shared pages that will leave each node.
     leaving: Vec<f64>,
     total: f64,
 }
 
 impl Controllers {
-    /// By the accesses of an interval; `spreading` when the last one has begun to.
+    /// The state after the accesses of an interval. `spreading` tells whether the last interval
+    /// spread pages.
     pub fn of(
         accesses: &[One],
         usable: &NodeSet,
@@ -70,8 +71,8 @@ impl Controllers {
         }
     }
 
-    /// By how much congestion stretches accesses to a node's memory: 1 at its share, 2 when
-    /// it has all the load, as Carrefour's table shows of Streamcluster.
+    /// The factor by which congestion lengthens accesses to a node's memory: 1 at its share, 2 when
+    /// it has all the load, as Carrefour's table shows for Streamcluster.
     pub fn stretch(&self, at: usize) -> f64 {
         let target = self.target[at];
         if !self.congested || self.total <= 0.0 || target >= 1.0 {
@@ -80,8 +81,8 @@ impl Controllers {
         1.0 + ((self.loads[at] / self.total - target) / (1.0 - target)).max(0.0)
     }
 
-    /// By how much an access less to a node's memory shortens the others to it, all together, in
-    /// times of one: the queue is everybody's.
+    /// How much one access fewer to a node's memory shortens all others to it together, in
+    /// multiples of one access: all of them wait in the same queue.
     pub fn relief(&self, at: usize) -> f64 {
         let target = self.target[at];
         if !self.congested || self.excess(at) <= 0.0 || target >= 1.0 {
@@ -90,36 +91,36 @@ impl Controllers {
         self.loads[at] / self.total / (1.0 - target)
     }
 
-    /// Whether a node may take more: of pages that come in turn chance makes some look hot, and
-    /// their node full before the others.
+    /// Whether a node may take more. Pages come in turn, and chance makes some look hot and their
+    /// node full before the others.
     pub fn has_room(&self, at: usize) -> bool {
         self.target[at] > 0.0 && self.excess(at) < CHANCE * (self.target[at] * self.total).sqrt()
     }
 
-    /// Whether a node has so much that it has to give away what had better stay. As long as much
-    /// leaves it by itself there is more of that, which was not seen in this interval.
+    /// Whether a node has so much load that it has to give away pages that had better stay. As long
+    /// as enough load is leaving anyway, more such pages exist that this interval did not show.
     pub fn is_overfull(&self, at: usize) -> bool {
         !self.has_room(at) && self.excess(at) > self.leaving[at]
     }
 
-    /// The node with the most load beyond its share.
+    /// The node whose load exceeds its share the most.
     pub fn fullest(&self) -> Option<usize> {
         (0..self.loads.len()).max_by(|a, b| self.excess(*a).total_cmp(&self.excess(*b)))
     }
 
-    /// Load beyond a node's share; negative where there is room.
+    /// Load beyond a node's share; negative if it has room.
     pub fn excess(&self, at: usize) -> f64 {
         self.loads[at] - self.target[at] * self.total
     }
 
-    /// Reckons from now on with a move of something shared that has so many accesses.
+    /// Accounts for a move of a shared unit with this weight.
     pub fn shift_shared(&mut self, home: usize, to: usize, weight: f32) {
         self.loads[home] -= f64::from(weight);
         self.loads[to] += f64::from(weight);
         self.leaving[home] += f64::from(weight);
     }
 
-    /// Reckons from now on with a move of what these accesses went to.
+    /// Accounts for a move of the memory of these accesses.
     pub fn shift(&mut self, accesses: &[One], to: usize) {
         for one in accesses {
             self.loads[one.home()] -= 1.0;
@@ -128,8 +129,7 @@ impl Controllers {
     }
 }
 
-/// Whether one node's own memory is slower for it than another's; `None` where samples do
-/// not tell.
+/// Whether a node's own memory is slower for it than another node's. `None` if samples do not tell.
 fn slower_than_remote(accesses: &[One], nodes: usize) -> Option<bool> {
     let mut seen = vec![(0.0f64, 0u32); nodes * nodes];
     for one in accesses {

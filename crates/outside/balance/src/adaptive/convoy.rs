@@ -1,34 +1,34 @@
-//! Convoys: at one time, all accesses of a node go to the memory of one node, and at another time
-//! to that of another.
+//! Detects convoys: at one time, all accesses of a node go to the memory of one node, and at
+//! another time to that of another.
 //!
-//! Threads that go on from one part of memory to the next together, or that change nodes, wait for
-//! one path and one controller after the other, while those of the whole interval are used
-//! evenly. What is spread they use all at once. A convoy shows in the home of a node's next access
-//! to another page: it is the home of the access before more often than in a random order.
+//! Threads that move on from one part of memory to the next together, or that change nodes, wait
+//! for one link and one controller after the other, although the controllers are used evenly over
+//! the whole interval. Spreading the pages makes them use all controllers at once. A convoy shows
+//! in the home of a node's next access to another page: it equals the home of the previous access
+//! more often than in a random order.
 
 use crate::evidence::{Access, Page};
 
-/// Degrees of a convoy from which on pages are spread, and below which spreading ends.
+/// The degree above which spreading begins, and the one below which it ends.
 const MUCH: f64 = 0.3;
 const LITTLE: f64 = 0.1;
 
-/// Steps from one access to the next that chance would have led to another node, by which convoy is
-/// known.
+/// Steps needed to detect a convoy. Only steps count that chance would have led to another node.
 const LEAST_STEPS: f64 = 100.0;
 
-/// Accesses as they came, each node's one after the other; nodes are positions.
+/// Observes accesses in the order in which they came, for each node. Nodes are positions.
 #[derive(Clone, Debug, Default)]
 pub struct Convoy {
-    /// By node that accesses: the last page, and where it was.
+    /// The last page that each node accessed, and the page's home.
     last: Vec<Option<(Page, usize)>>,
-    /// By node that accesses: steps that stayed on the same node.
+    /// For each accessing node, steps that stayed on the same home.
     stayed: Vec<u32>,
-    /// By node that accesses, and home: steps.
+    /// For each accessing node and home, the steps.
     steps: Vec<u32>,
 }
 
 impl Convoy {
-    /// Begins anew, with so many nodes.
+    /// Starts over, with this many nodes.
     pub fn begin(&mut self, nodes: usize) {
         self.last.clear();
         self.last.resize(nodes, None);
@@ -38,9 +38,9 @@ impl Convoy {
         self.steps.resize(nodes * nodes, 0);
     }
 
-    /// The next access.
+    /// Observes the next access.
     pub fn observe_access(&mut self, from: usize, home: usize, access: &Access) {
-        // What is moved as one cannot be on several nodes.
+        // Memory that moves as one unit cannot be on several nodes.
         let unit = if access.huge { access.page.region().start() } else { access.page };
         let last = self.last[from].replace((unit, home));
         let Some((_, before)) = last.filter(|(page, _)| *page != unit) else { return };
@@ -48,8 +48,8 @@ impl Convoy {
         self.steps[from * self.stayed.len() + home] += 1;
     }
 
-    /// Of the steps that would have led to another node if accesses had come in any order, the part
-    /// that did not: 0 to 1.
+    /// The share, from 0 to 1, of steps that stayed on a node although a random order of accesses
+    /// would have left it.
     fn degree(&self) -> f64 {
         let (mut beyond, mut others) = (0.0, 0.0);
         for (to, stayed) in self.steps.chunks(self.stayed.len().max(1)).zip(&self.stayed) {
@@ -64,7 +64,8 @@ impl Convoy {
         if others < LEAST_STEPS { 0.0 } else { (beyond / others).max(0.0) }
     }
 
-    /// The degree, when it is much; when something has begun to be spread, when it still is some.
+    /// The degree, if it is high enough to begin spreading, or to continue when spreading has
+    /// begun.
     pub fn degree_worth_spreading(&self, spreading: bool) -> Option<f64> {
         let most = if spreading { LITTLE } else { MUCH };
         Some(self.degree()).filter(|degree| *degree > most)
@@ -97,10 +98,10 @@ mod tests {
 
     #[test]
     fn one_node_after_the_other_is_a_convoy() {
-        // Four times 100 pages of each node, by both.
+        // Both nodes walk four times over 100 pages of each node.
         let walk = || (0..1600u64).map(|n| (n, n as usize % 2, n as usize / 200 % 2));
         assert!(degree(walk(), false) > 0.95);
-        // Whoever uses one node's memory only does not have to wait for another's.
+        // A node that uses the memory of one node only does not wait for another's.
         assert!(degree((0..1600).map(|n| (n, n as usize % 2, n as usize % 2)), false) < 0.01);
         assert!(degree(walk().take(100), false) < 0.01, "too few to tell");
         assert!(degree([], false) < 0.01);
@@ -111,7 +112,7 @@ mod tests {
         let spread = |n: u64| (n, 0, (n / 7 + n / 3) as usize % 2);
         assert!(degree((0..1600).map(spread), false) < 0.3);
         assert!(degree((0..1600).map(|n| (n, 0, n as usize % 2)), false) < 0.01);
-        // Often the same page, or the same huge page.
+        // Consecutive accesses often go to the same page, or the same huge page.
         let same = |n: u64| (n / 20, 0, (n / 20) as usize % 2);
         assert!(degree((0..4000).map(same), false) < 0.01);
         let same_region = |n: u64| (n * 16, 0, (n / 32) as usize % 2);

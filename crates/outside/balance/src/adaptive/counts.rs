@@ -1,9 +1,9 @@
-//! Who uses which page: counts that fade, in bounded memory.
+//! Counts which node uses which page: the counts decay, and take bounded memory.
 //!
-//! A page has one count for each node that fades with a time constant of 1 s, which shows
-//! what is, and one with 30 s, which shows what lasts. When the table is full the half with
-//! the least lasting use is forgotten; of new pages that still find no room those with the most
-//! accesses are taken up.
+//! A page has two counts for each node. One decays with a time constant of 1 s and shows present
+//! use. The other decays with 30 s and shows lasting use. When the table is full, the half with the
+//! least lasting use is dropped. If new pages still exceed the room, those with the most accesses
+//! are added.
 //!
 //! ```text
 //!  keys   12  17  40   in order: an interval's pages, in order as well, are found on one way
@@ -17,16 +17,16 @@ use super::simd_sums::sum;
 use super::sorted::{first_by_rank, seek};
 
 const SHORT_NS: f32 = 1e9;
-/// Time constant of the counts that last.
+/// Time constant of the lasting counts.
 pub const LONG_NS: u64 = 30_000_000_000;
 
-/// Stands for the slot of a key that a full table does not take up.
+/// Stands for the slot of a key that found no room.
 pub const NO_ROOM: u32 = u32::MAX;
 
-/// How many accesses ahead counts are asked for: a million pages are not in the CPU's caches.
+/// How many accesses ahead counts are prefetched: a million pages do not fit the CPU's caches.
 pub const AHEAD: usize = 8;
 
-/// Bytes of an entry beside its counts: key, slot, times, and a slot that became free.
+/// Bytes of an entry in addition to its counts: key, slot, times, and a free slot.
 const ENTRY_BYTES: usize = 32;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,7 +35,7 @@ struct Times {
     counted_ns: u64,
 }
 
-/// Fading counts of pages or regions.
+/// Decaying counts of pages or regions.
 #[derive(Clone, Debug)]
 pub struct Table<K> {
     nodes: usize,
@@ -47,12 +47,13 @@ pub struct Table<K> {
     times: Vec<Times>,
     /// `nodes` short counts, then `nodes` long ones, for each slot.
     counts: Vec<f32>,
-    /// First accesses to new keys of an interval, with how often they came; empty but for its
-    /// memory in between.
+    /// For each new key of an interval, the position of its first access and its number of
+    /// accesses. Empty between intervals; only its memory is kept.
     fresh: Vec<(u32, u32)>,
 }
 
-/// What is left of counts after a time. Many were counted last in the same interval.
+/// The factors by which counts decay over a time. They are cached, because many counts were last
+/// updated in the same interval.
 #[derive(Clone, Copy, Debug)]
 struct Fading {
     passed_ns: u64,
@@ -77,7 +78,7 @@ impl Fading {
     }
 }
 
-/// What is known of one page or region.
+/// The counts of one page or region.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
     /// When it was first seen.
@@ -89,7 +90,7 @@ pub struct Known<'a> {
 }
 
 impl<K: Copy + Ord + Sync> Table<K> {
-    /// An empty table for a machine of so many nodes that takes at most so many bytes.
+    /// An empty table for this many nodes that takes at most `bytes`.
     pub fn new(nodes: usize, bytes: usize) -> Self {
         let most = bytes / (ENTRY_BYTES + 2 * nodes * size_of::<f32>());
         Self {
@@ -104,8 +105,8 @@ impl<K: Copy + Ord + Sync> Table<K> {
         }
     }
 
-    /// Counts accesses, which are in order of their keys; `of` tells an access's key, the
-    /// position of its node and what it weighs. Leaves the slot of each one's key, or [`NO_ROOM`].
+    /// Counts accesses, which are in order of their keys. `of` returns an access's key, the
+    /// position of its node, and its weight. Stores the slot of each access's key, or [`NO_ROOM`].
     pub fn count<T: Sync>(
         &mut self,
         accesses: &[T],
@@ -127,7 +128,8 @@ impl<K: Copy + Ord + Sync> Table<K> {
         );
         let mut fading = Fading::default();
         for (number, (access, &slot)) in accesses.iter().zip(&*slots).enumerate() {
-            // Those of this slot are here already: a region has many accesses in a row.
+            // The counts of this slot are already in the cache: a region has many accesses in a
+            // row.
             if let Some(&soon) = slots.get(number + AHEAD).filter(|soon| **soon != slot) {
                 self.prepare(soon);
             }
@@ -141,7 +143,7 @@ impl<K: Copy + Ord + Sync> Table<K> {
         }
     }
 
-    /// The slots of keys, which are in order.
+    /// Finds the slots of keys, which are in order.
     fn find_all<T>(&self, accesses: &[T], key: impl Fn(&T) -> K, slots: &mut [u32]) {
         let (mut at, mut last) = (0, None);
         for (key, slot) in accesses.iter().map(key).zip(slots) {
@@ -153,7 +155,7 @@ impl<K: Copy + Ord + Sync> Table<K> {
         }
     }
 
-    /// Asks for what is known in a slot, which will soon be needed.
+    /// Prefetches the counts of a slot.
     #[inline]
     pub fn prepare(&self, slot: u32) {
         let Some(times) = self.times.get(slot as usize) else { return };
@@ -165,7 +167,7 @@ impl<K: Copy + Ord + Sync> Table<K> {
         }
     }
 
-    /// Makes the keys of these known, in order, without an access.
+    /// Adds the keys of these accesses, which are in order, without counting an access.
     pub fn insert_fresh<T>(&mut self, accesses: &[T], key: impl Fn(&T) -> K, now_ns: u64) {
         let mut fresh = std::mem::take(&mut self.fresh);
         fresh.reserve(accesses.len());
@@ -181,7 +183,7 @@ impl<K: Copy + Ord + Sync> Table<K> {
             }
         }
         if self.keys.len() + fresh.len() > self.most {
-            // Forgetting leaves half, whichever that is.
+            // Dropping keys leaves half of them.
             let room = self.most - self.keys.len() / 2;
             fork_join(
                 fresh.len() >= MANY,
@@ -201,12 +203,12 @@ impl<K: Copy + Ord + Sync> Table<K> {
         self.fresh = fresh;
     }
 
-    /// The slot of a key, looked for from `at` on: keys must ascend from call to call.
+    /// The slot of a key, searched from `at` on. Keys must ascend from call to call.
     pub fn find(&self, at: &mut usize, key: K) -> Option<u32> {
         seek(&self.keys, at, &key, |key| key).then(|| self.slots[*at])
     }
 
-    /// What is known in a slot, when it was last counted.
+    /// The counts of a slot as of its last update.
     pub fn known(&self, slot: u32) -> Known<'_> {
         let (short, long) = self.counts[self.range(slot)].split_at(self.nodes);
         Known { born_ns: self.times[slot as usize].born_ns, short, long }
@@ -217,7 +219,7 @@ impl<K: Copy + Ord + Sync> Table<K> {
         slot as usize * width..(slot as usize + 1) * width
     }
 
-    /// Fades the counts of a slot to now.
+    /// Decays the counts of a slot to now.
     fn fade(&mut self, slot: u32, fading: &mut Fading, now_ns: u64) {
         let range = self.range(slot);
         let times = &mut self.times[slot as usize];
@@ -231,7 +233,7 @@ impl<K: Copy + Ord + Sync> Table<K> {
         }
     }
 
-    /// Takes up new keys, which are in order.
+    /// Adds new keys, which are in order.
     fn insert(
         &mut self,
         fresh: impl DoubleEndedIterator<Item = K> + ExactSizeIterator + Clone,
@@ -243,7 +245,7 @@ impl<K: Copy + Ord + Sync> Table<K> {
         self.keys.resize(all, first);
         self.slots.reserve_exact(fresh.len());
         self.slots.resize(all, 0);
-        // From the end, so that everything finds its place free.
+        // From the end, so each move finds its place free.
         let (mut from, mut to) = (old, all);
         for key in fresh.rev() {
             while from > 0 && self.keys[from - 1] > key {
@@ -272,21 +274,21 @@ impl<K: Copy + Ord + Sync> Table<K> {
         slot
     }
 
-    /// How little each slot from `first` on is used: the higher the less.
+    /// Computes how little each slot from `first` on is used; higher means less.
     fn tell_unused(&self, first: usize, unused: &mut [u32], now_ns: u64) {
         let mut fading = Fading::default();
         let counts = self.counts.chunks_exact(2 * self.nodes).skip(first);
         for ((times, counts), unused) in self.times[first..].iter().zip(counts).zip(unused) {
             let passed_ns = now_ns.saturating_sub(times.counted_ns);
             let used = sum(&counts[self.nodes..]);
-            // Positive numbers are in the order of their bits.
+            // Positive floating-point numbers compare like their bits.
             *unused = !(used * fading.after(passed_ns).by_long).to_bits();
         }
     }
 
     /// Drops the half with the least use.
     fn forget(&mut self, now_ns: u64) {
-        // By slot, so that the counts are read as they lie.
+        // In order of slots, so that the counts are read sequentially.
         let mut unused = vec![0; self.times.len()];
         let middle = unused.len() / 2;
         let (first, second) = unused.split_at_mut(middle);
@@ -295,7 +297,7 @@ impl<K: Copy + Ord + Sync> Table<K> {
             || self.tell_unused(0, first, now_ns),
             || self.tell_unused(middle, second, now_ns),
         );
-        // Positions in order of keys: the lower one stays among equals.
+        // Positions in order of keys: among equals the lower key stays.
         let half = self.keys.len() / 2;
         let ranks = self.slots.iter().map(|slot| unused[*slot as usize]).collect();
         let mut stays = first_by_rank(ranks, half);
@@ -311,8 +313,8 @@ impl<K: Copy + Ord + Sync> Table<K> {
         }
         self.keys.truncate(kept);
         self.slots.truncate(kept);
-        // New keys come in order: their counts are to lie in order as well, so that an interval
-        // walks through memory instead of jumping about in it.
+        // New keys come in order. Their counts get slots in order as well, so that an interval
+        // reads memory sequentially.
         self.free.clear();
         self.free.extend((0u32..).zip(free).filter(|(_, free)| *free).map(|(slot, _)| slot));
     }
@@ -354,7 +356,7 @@ mod tests {
         count(&mut table, &[(100, 0)], 0);
         let kept: Vec<u64> = (0..101).filter(|key| get(&table, *key).is_some()).collect();
         assert_eq!(kept, [2, 3, 100]);
-        // More than there is room for: those that are used most.
+        // With more keys than there is room for, the most used are kept.
         let many = (200..300u64).flat_map(|key| often(key - 200)).map(|(key, _)| (key + 200, 0));
         count(&mut table, &many.collect::<Vec<_>>(), 0);
         let kept: Vec<u64> = (0..300).filter(|key| get(&table, *key).is_some()).collect();
@@ -375,7 +377,7 @@ mod tests {
     }
 
     proptest! {
-        /// As a map would have it, and within its memory.
+        /// The table agrees with a map and stays within its memory.
         #[test]
         fn nothing_is_mixed_up(
             intervals in proptest::collection::vec(proptest::collection::vec((0u64..500, 0usize..3), 0..80), 1..20),
@@ -386,7 +388,7 @@ mod tests {
             let mut expected = std::collections::BTreeMap::<u64, [f32; 3]>::new();
             for mut accesses in intervals {
                 accesses.sort_unstable();
-                // All at one time: nothing fades.
+                // All counts are at one time, so nothing decays.
                 let slots = count(&mut table, &accesses, 5);
                 let found = accesses.iter().map(|(key, _)| table.find(&mut 0, *key).unwrap_or(NO_ROOM));
                 prop_assert!(found.eq(slots));

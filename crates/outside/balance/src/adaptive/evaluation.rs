@@ -1,13 +1,13 @@
 //! Evaluation and rollback of moves.
 //!
-//! After a round of moves what accesses to the moved pages cost is compared with what they cost
-//! before, over the next two rounds in which the pages are seen. Where it has not fallen by 5 %,
+//! After a round of moves, the cost of accesses to the moved pages is compared with their cost
+//! before, over the next two rounds in which the pages are seen. If the cost has not fallen by 5 %,
 //! and the program does not make a tenth more accesses in the same time, the moves are rolled back
-//! and nothing is moved for a while, longer each time. Pages that are given back and touched anew
-//! before that tell nothing. While pages are being spread the controller that they are taken from
-//! is still congested, and the queue is everybody's: what was spread is evaluated after the last
-//! moves of the series, and all of it as one. By the time of its last moves most of the queue is
-//! gone: what they bring is little, and little of it at their own pages.
+//! and nothing is moved for a while, longer each time. Pages that are freed and touched again
+//! before that tell nothing. While pages are being spread, the controller that they leave is still
+//! congested for all its users. So moves that spread are evaluated together, after the last moves
+//! of the series. The last moves of a series gain little by themselves, because most of the queue
+//! is gone by then.
 
 use std::collections::VecDeque;
 
@@ -19,22 +19,22 @@ use super::sorted::seek;
 use crate::decision::{Moved, Order, Why};
 use crate::evidence::Region;
 
-/// What an access must cost afterwards, of what it cost before.
+/// Highest cost of an access afterwards, relative to the cost before, for moves to count as useful.
 const MOST_AFTER: f64 = 0.95;
-/// Accesses per time that a program must make afterwards, of those before, where what they cost
-/// has not fallen: a sample tells the latency of one, and not how many are under way.
+/// Least accesses per time afterwards, relative to before, for moves to count as useful if the cost
+/// has not fallen. A sample shows the latency of one access, and not how many are in flight.
 const LEAST_FASTER: f64 = 1.1;
 /// Rounds after which moves are evaluated.
 const ROUNDS: u32 = 2;
-/// How long a series may last whose moves are evaluated after its end.
+/// Longest series whose moves are evaluated after its end.
 const LONGEST_SERIES_NS: u64 = COOLDOWN_NS / 3;
-/// Accesses by which a cost is known.
+/// Accesses needed for a cost.
 const LEAST_ACCESSES: f64 = 30.0;
 /// The first pause, and the longest.
 const PAUSE_NS: u64 = 10_000_000_000;
 const LONGEST_PAUSE_NS: u64 = 640_000_000_000;
 
-/// What accesses cost, each as much as a program waits for it.
+/// The cost of accesses, each weighted by how much the program waits for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
     accesses: f64,
@@ -42,7 +42,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Of one access that weighs so much.
+    /// The cost of one access with this weight.
     pub fn of(weight: f32, ns: f64) -> Self {
         let weight = f64::from(weight);
         Self { accesses: weight, ns: weight * ns }
@@ -62,16 +62,16 @@ impl Cost {
 #[derive(Clone, Debug)]
 struct Evaluation {
     began_ns: u64,
-    /// Whether others may continue it.
+    /// Whether other moves may continue it.
     spreads: bool,
-    /// In order of pages.
+    /// The moved pages, in order.
     moved: Vec<Moved>,
     before: Cost,
     after: Cost,
-    /// Accesses of the program per time before, where that is known, and of all rounds since.
+    /// Accesses of the program per time before, if known, and in all rounds since.
     rate_before: Option<f64>,
     rates_after: f64,
-    /// Accesses that found a page elsewhere: it was given back and touched anew.
+    /// Accesses that found a page on another node: it was freed and touched again.
     elsewhere: f64,
     rounds: u32,
 }
@@ -82,7 +82,7 @@ impl Evaluation {
         self.elsewhere >= LEAST_ACCESSES && self.elsewhere > self.after.accesses
     }
 
-    /// Whether it failed; `None` when that is not known yet.
+    /// Whether the moves failed; `None` if unknown yet.
     fn failed(&self) -> Option<bool> {
         if self.rounds < ROUNDS {
             return None;
@@ -91,18 +91,18 @@ impl Evaluation {
         Some(dear && !self.is_faster())
     }
 
-    /// Whether the program gets more done since.
+    /// Whether the program makes more accesses per time since.
     fn is_faster(&self) -> bool {
         let rate = self.rates_after / f64::from(self.rounds.max(1));
         self.rate_before.is_some_and(|before| before > 0.0 && rate > before * LEAST_FASTER)
     }
 
-    /// Forgets what was seen since: it was seen in the middle of a series.
+    /// Drops the observations since, which were made in the middle of a series.
     fn restart(&mut self) {
         (self.after, self.rates_after, self.rounds) = (Cost::default(), 0.0, 0);
     }
 
-    /// Orders that bring its pages back, neighbours together.
+    /// Orders that move its pages back, neighbours together.
     fn rollback(self) -> Vec<Order> {
         let mut orders: Vec<Order> = Vec::new();
         for Moved { page, from: to, .. } in self.moved {
@@ -121,11 +121,11 @@ impl Evaluation {
     }
 }
 
-/// Rounds of moves that are not evaluated yet, and what follows from those that were.
+/// Rounds of moves that are not evaluated yet, and the consequences of those that were.
 #[derive(Clone, Debug)]
 pub struct Evaluations {
     open: VecDeque<Evaluation>,
-    /// Regions in which memory is given back before a move of it can help.
+    /// Regions in which memory is freed before a move of it can help.
     short_lived: Vec<Region>,
     /// Accesses of the program per time in the last interval.
     rate: Option<f64>,
@@ -144,8 +144,8 @@ impl Evaluations {
         }
     }
 
-    /// Begins with moves that were just made of pages whose accesses cost `before`; `spreading`
-    /// when they continue what earlier ones began.
+    /// Begins to evaluate moves that were just made of pages whose accesses cost `before`.
+    /// `spreading` tells whether they continue earlier moves.
     pub fn begin(&mut self, moved: &[Moved], before: Cost, spreading: bool, now_ns: u64) {
         if moved.is_empty() {
             return;
@@ -177,9 +177,9 @@ impl Evaluations {
         });
     }
 
-    /// Counts the accesses of an interval, which are in order of pages, at what each costs, of a
-    /// program that makes `rate` accesses per time (`None` where a source cannot tell), and
-    /// evaluates what can be: the orders that roll back what did not help.
+    /// Counts the accesses of an interval, which are in order of pages, at the cost of each. `rate`
+    /// is the program's accesses per time (`None` if a source cannot tell). Evaluates all moves
+    /// that can be evaluated, and returns the orders that roll back moves that did not help.
     pub fn evaluate(
         &mut self,
         nodes: &[NodeId],
@@ -219,7 +219,7 @@ impl Evaluations {
                     rollback.extend(evaluation.rollback());
                 }
                 Some(false) => self.pause_ns = PAUSE_NS,
-                // Nobody uses the pages any more: that says nothing.
+                // The pages are no longer used, so no verdict is possible.
                 None if now_ns.saturating_sub(evaluation.began_ns) > COOLDOWN_NS => {}
                 None => self.open.push_back(evaluation),
             }
@@ -231,7 +231,7 @@ impl Evaluations {
         rollback
     }
 
-    /// Takes the regions whose memory turned out to live too shortly to be moved, in order.
+    /// Takes the regions whose memory lives too shortly to be moved, in order.
     pub fn take_short_lived(&mut self) -> Vec<Region> {
         let mut regions = std::mem::take(&mut self.short_lived);
         regions.sort_unstable();
@@ -239,7 +239,7 @@ impl Evaluations {
         regions
     }
 
-    /// Until when nothing is to be moved but what is undone.
+    /// Until when only rollbacks may move pages.
     pub const fn paused_until_ns(&self) -> u64 {
         self.paused_until_ns
     }
@@ -260,7 +260,7 @@ mod tests {
         Cost { accesses: 100.0, ns: 10_000.0 }
     }
 
-    /// Accesses to a page on node 1 that take so long each.
+    /// Evaluates accesses of this latency to a page on node 1.
     fn evaluate(
         evaluations: &mut Evaluations,
         page: u64,
@@ -303,7 +303,7 @@ mod tests {
         }
     }
 
-    /// Seen with streams: more accesses are under way at a time, each takes as long.
+    /// Streams show this: more accesses are in flight at a time, and each takes as long.
     #[test]
     fn what_lets_the_program_make_more_accesses_stays() {
         for (faster, undone) in [(1.05, 1), (1.2, 0)] {
@@ -340,7 +340,7 @@ mod tests {
     fn the_last_moves_of_a_series_need_not_help_by_themselves() {
         let mut evaluations = Evaluations::new();
         evaluations.begin(&[moved(1), moved(2)], before(), true, 0);
-        // By then the queue is gone: 50 accesses of 55 ns each.
+        // The queue is gone by then: 50 accesses of 55 ns each.
         evaluations.begin(&[moved(3)], Cost { accesses: 50.0, ns: 2750.0 }, true, 1);
         for now in 2..=3 {
             assert_eq!(evaluate(&mut evaluations, 3, 50, 55, now), []);

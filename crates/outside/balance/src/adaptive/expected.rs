@@ -1,30 +1,30 @@
-//! What an access to a shared page is to be expected to take.
+//! The expected cost of an access to a shared page.
 //!
-//! An interval shows too little of one page to tell who will use it: the counts that last of a
-//! page are drawn to those of its region, the more the fewer they are.
+//! An interval shows too little of one page to predict its users. The lasting counts of a page are
+//! therefore shrunk towards those of its region, the more the fewer they are.
 
 use super::simd_sums::{sum, weighted};
 use crate::nodes::Nodes;
 
-/// Samples that a region's counts weigh beside those of one of its pages.
+/// Weight of a region's counts, in samples of one of its pages.
 const REGION_WEIGHT: f64 = 2.0;
 
-/// Counts that last, by node.
+/// Lasting counts, by node.
 #[derive(Clone, Copy, Debug)]
 pub struct Lasting<'a> {
     pub page: &'a [f32],
-    /// Where the region is counted.
+    /// The slot of the region's counts.
     pub slot: u32,
     pub region: &'a [f32],
 }
 
-/// Expectations, with those of the region that was asked for last.
+/// Computes expected costs; caches those of the region that was last asked for.
 #[derive(Debug)]
 pub struct Expected {
-    /// Latency from each node to one home after the other.
+    /// For each home, the latency from each node.
     latencies_ns: Vec<Vec<f32>>,
     slot: Option<u32>,
-    /// By home; not a number where nobody has asked yet.
+    /// By home; NaN until computed.
     region_ns: Vec<f64>,
 }
 
@@ -39,7 +39,7 @@ impl Expected {
         }
     }
 
-    /// Nanoseconds of an access to a page in the memory of these nodes.
+    /// Expected nanoseconds of an access to a page on each of these nodes.
     pub fn ns<const N: usize>(&mut self, lasting: Lasting<'_>, homes: [usize; N]) -> [f64; N] {
         if self.slot != Some(lasting.slot) {
             self.slot = Some(lasting.slot);
@@ -74,7 +74,7 @@ mod tests {
             (remote - ns) / (remote - local)
         };
         assert!((share(&[0.0, 0.0], 0, &[1.0, 3.0]) - 0.25).abs() < 1e-9);
-        // 2 of its own beside 2 of the region.
+        // 2 counts of its own and 2 of the region.
         assert!((share(&[2.0, 0.0], 0, &[1.0, 3.0]) - 0.625).abs() < 1e-9);
         assert!((share(&[2.0, 0.0], 1, &[0.0, 8.0]) - 0.5).abs() < 1e-9);
     }

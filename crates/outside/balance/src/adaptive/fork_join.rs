@@ -1,16 +1,15 @@
-//! Fork and join: with a million accesses each of two tasks takes so long that a second thread
-//! pays.
+//! Fork and join: with a million accesses, each of two tasks takes long enough for a second thread
+//! to pay.
 
 use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Builder};
 
-/// Accesses for which a second thread is made: to start one takes as long as some thousands of
-/// them.
+/// Accesses from which a second thread is started. Starting one takes as long as some thousands of
+/// accesses.
 pub const MANY: usize = 100_000;
 
-/// Does both tasks, at one time where there are `many` accesses to go through and a thread is to be
-/// had.
+/// Runs both tasks, concurrently if there are `many` accesses and a thread can be started.
 pub fn fork_join<A, B: Send>(
     many: bool,
     first: impl FnOnce() -> A,
@@ -19,7 +18,7 @@ pub fn fork_join<A, B: Send>(
     if !many {
         return (first(), second());
     }
-    // Where no thread can be made it is called here.
+    // If no thread can be started, the task runs here.
     let second = Mutex::new(second);
     let call = || second.lock().unwrap_or_else(PoisonError::into_inner)();
     thread::scope(|scope| {
@@ -33,7 +32,7 @@ pub fn fork_join<A, B: Send>(
     })
 }
 
-/// Where the second half of rows begins, so that no two that belong together are apart.
+/// The start of the second half of rows. It does not separate rows that belong together.
 pub fn middle<T>(rows: &[T], together: impl Fn(&T, &T) -> bool) -> usize {
     let half = rows.len() / 2;
     half + rows[half..].chunk_by(together).next().map_or(0, <[T]>::len)

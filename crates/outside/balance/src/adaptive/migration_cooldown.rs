@@ -1,24 +1,24 @@
-//! One order for a page in every cooldown: what was moved stays for a while, right or wrong,
-//! so that no page is carried to and fro.
+//! Allows one order per page and cooldown: a page that was moved stays for a while, right or wrong,
+//! so that no page is moved back and forth.
 
 use super::counts::LONG_NS;
 use super::sorted::seek;
 use crate::decision::Order;
 use crate::evidence::{Page, Region};
 
-/// How long a page stays where it was moved to.
+/// How long a moved page stays.
 pub const COOLDOWN_NS: u64 = LONG_NS;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Barred {
-    /// Until when the region as a whole has been moved.
+    /// End of the cooldown of the region as a whole.
     whole_ns: u64,
-    /// Until when one of its pages has.
+    /// End of the last cooldown of any of its pages.
     any_ns: u64,
 }
 
-/// What may not be moved yet, in order. It holds what was ordered within a cooldown and no more,
-/// which the token bucket bounds.
+/// Pages and regions that may not be moved yet, in order. It holds only what was ordered within a
+/// cooldown, which the token bucket bounds.
 #[derive(Clone, Debug, Default)]
 pub struct MigrationCooldown {
     pages: Vec<(Page, u64)>,
@@ -26,7 +26,7 @@ pub struct MigrationCooldown {
     pruned_ns: u64,
 }
 
-/// How far one has looked: pages and regions that are asked after ascend.
+/// Positions of a search: queried pages and regions must ascend.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
     pages: usize,
@@ -52,7 +52,7 @@ impl MigrationCooldown {
         now_ns >= barred.whole_ns.max(barred.any_ns)
     }
 
-    /// Pages were ordered to move, and stay until then.
+    /// Begins the cooldown of pages that were ordered to move.
     pub fn begin(&mut self, orders: &[Order], until_ns: u64) {
         if orders.is_empty() {
             return;
@@ -71,7 +71,7 @@ impl MigrationCooldown {
         });
     }
 
-    /// Forgets what may be moved again.
+    /// Drops pages and regions that may be moved again.
     pub fn prune(&mut self, now_ns: u64) {
         if now_ns.saturating_sub(self.pruned_ns) >= COOLDOWN_NS / 10 {
             self.pruned_ns = now_ns;
@@ -81,7 +81,7 @@ impl MigrationCooldown {
     }
 }
 
-/// Puts rows in order, those of the same key in one.
+/// Sorts rows and merges those with the same key.
 fn merge<K: Ord, V: Copy>(rows: &mut Vec<(K, V)>, one: impl Fn(&mut V, V)) {
     rows.sort_by(|a, b| a.0.cmp(&b.0));
     rows.dedup_by(|new, kept| {

@@ -1,4 +1,4 @@
-//! Division of the accesses of an interval into units.
+//! Divides the accesses of an interval into migration units.
 
 use super::Adaptive;
 use super::access::One;
@@ -14,7 +14,7 @@ use super::weight::Weights;
 use crate::evidence::Region;
 use crate::nodes::Nodes;
 
-/// Divides accesses into units, in order; `cost` is what one of them takes in nanoseconds.
+/// Divides accesses into units, in order. `cost` is the cost of one access in nanoseconds.
 pub fn divide(
     state: &Adaptive,
     nodes: &Nodes,
@@ -25,7 +25,7 @@ pub fn divide(
     let all = &accesses.all;
     let is_same = |a: &One, b: &One| a.page.region() == b.page.region();
     let many = all.len() >= MANY;
-    // Few are one part: what is divided elsewhere has to be brought here.
+    // A few accesses are one part, because units made by another thread have to be copied.
     let middle = if many { middle(all, is_same) } else { all.len() };
     let mut units = std::mem::take(&mut accesses.units);
     units.clear();
@@ -45,7 +45,7 @@ pub fn divide(
     accesses.units = units;
 }
 
-/// How far one has come in everything that is in order.
+/// The positions in all ordered inputs.
 struct Divider<'a, C> {
     state: &'a Adaptive,
     nodes: &'a Nodes,
@@ -53,7 +53,7 @@ struct Divider<'a, C> {
     huge: &'a [Region],
     now_ns: u64,
     units: Vec<MigrationUnit>,
-    /// Of the page of each access.
+    /// The slot of the page of each access.
     slots: &'a [u32],
     huge_at: usize,
     regions_at: usize,
@@ -88,7 +88,7 @@ impl<'a, C: Fn(&One) -> f64> Divider<'a, C> {
         let state = self.state;
         let region = accesses[0].page.region();
         let huge = seek(self.huge, &mut self.huge_at, &region, |region| region);
-        // What a full table had no room for is not judged.
+        // Regions for which a full table had no room are not judged.
         let Some(slot) = state.regions.find(&mut self.regions_at, region) else { return };
         let known = state.regions.known(slot);
         let owned = settled(known.short, owner(known.long));
@@ -97,12 +97,12 @@ impl<'a, C: Fn(&One) -> f64> Divider<'a, C> {
             return;
         }
         let movable = state.cooldown.allows_region(&mut self.asked, region, self.now_ns);
-        // One that was not split when it should have been is moved as a whole.
+        // A huge page that was not split when it should have been is moved as a whole.
         if huge && movable && state.can_split {
             let begun = self.units.len();
             let agreement = self.pages(accesses, first, (slot, None));
             let lasted_ns = self.now_ns.saturating_sub(known.born_ns).min(COOLDOWN_NS);
-            // Where most is one node's, what the others save beside all of it being there.
+            // If one node owns most of it, compare with a move of the whole page to that node.
             let cost = |one: &One| match owned.map(usize::from) {
                 Some(owner) if owner == one.from() || owner != one.home() => {
                     self.nodes.latency_ns(one.from(), owner)
@@ -134,7 +134,7 @@ impl<'a, C: Fn(&One) -> f64> Divider<'a, C> {
         });
     }
 
-    /// The pages of a region, each by itself. Whether they are somebody's each.
+    /// Makes a unit of each page of a region. Returns whether each page has an owner.
     fn pages(
         &mut self,
         accesses: &[One],
@@ -143,7 +143,7 @@ impl<'a, C: Fn(&One) -> f64> Divider<'a, C> {
     ) -> Agreement {
         let state = self.state;
         let counts = accesses.chunk_by(|a, b| a.page == b.page).map(|same| position(same.len()));
-        // A hint fault says that a page is used and not how often.
+        // A hint fault shows that a page is used, and not how often.
         let weights = state.random.then(|| Weights::of(counts));
         let region_born_ns = state.regions.known(region).born_ns;
         let (begun, mut at) = (self.units.len(), position(first));
@@ -186,20 +186,21 @@ impl<'a, C: Fn(&One) -> f64> Divider<'a, C> {
             let Some(page) = unit.page else { continue };
             let known = state.pages.known(page);
             if holds {
-                // Who has it now: whoever filled it, long ago, says nothing.
+                // The present user decides: the node that filled the page long ago does not count.
                 unit.owner = sole_node(known.short);
             }
             if unit.owner.is_some() {
                 continue;
             }
             if owned.is_some() {
-                // What a page has shown itself counts for more than what its region has.
+                // A page's own evidence counts for more than its region's.
                 unit.owner = owned.filter(|_| owner(known.long).is_none());
             } else if holds {
-                // What is somebody's, and it is not known whose, is not to be spread.
+                // A page that has an owner who is unknown is not spread.
                 unit.movable = false;
             } else {
-                // Its region does not tell whether it is shared: that it has to show itself.
+                // The region does not show whether the page is shared; the page's own accesses
+                // must.
                 unit.movable &= known.born_ns < self.now_ns;
             }
         }
@@ -207,12 +208,12 @@ impl<'a, C: Fn(&One) -> f64> Divider<'a, C> {
     }
 }
 
-/// A position among accesses, of which there are fewer than 2^32.
+/// A position among accesses; there are fewer than 2^32.
 fn position(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }
 
-/// The owner by what lasts, unless it is another's now.
+/// The owner by lasting counts, unless another node owns it at present.
 fn settled(short: &[f32], owner: Option<usize>) -> Option<u16> {
     let owner = owner?;
     let now = short.iter().copied().fold(0.0, f32::max);

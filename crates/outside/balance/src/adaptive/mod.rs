@@ -1,4 +1,4 @@
-//! What is better today than the published rules.
+//! The default mode, which improves on the published rules.
 //!
 //! ```text
 //!  accesses --> counts that fade, of pages and of regions --> migration units: page ownership
@@ -9,14 +9,14 @@
 //!                                                                            orders
 //! ```
 //!
-//! - Shares instead of "more than one node": a page is somebody's when the lower bound of
-//!   the share is a majority; a page with little evidence goes with its region.
-//! - A huge page in which several nodes have pages of their own is split.
-//! - Congestion by loaded latency where samples carry one, else by imbalance. A convoy is
-//!   seen where controllers are used evenly, but one after the other.
-//! - A move must save more than it costs; a token bucket bounds bytes per second; one order
-//!   for a page in 30 s; what does not help is rolled back.
-//! - Where all moves together would save less than 2 % nothing is begun; what was begun is
+//! - Ownership is decided by shares instead of by "more than one node": a page has an owner if the
+//!   lower bound of one node's share is a majority. A page with little evidence follows its region.
+//! - A huge page in which several nodes own base pages is split.
+//! - Congestion is detected by loaded latency if samples carry one, else by imbalance. A convoy is
+//!   detected if controllers are used evenly, but one after the other.
+//! - A move must save more than it costs. A token bucket bounds bytes per second. A page gets one
+//!   order in 30 s. Moves that do not help are rolled back.
+//! - Moves begin only if all of them together would save at least 2 %. A series that has begun is
 //!   finished.
 
 mod access;
@@ -60,32 +60,32 @@ use evaluation::{Cost, Evaluations};
 use fork_join::{MANY, fork_join};
 use migration_cooldown::{COOLDOWN_NS, MigrationCooldown};
 
-/// Samples of an interval below which nothing is decided.
+/// Least samples of an interval for a decision.
 const LEAST_SAMPLES: usize = 20;
-/// Share of the time lost on memory that all moves together must save, if they are to be begun.
+/// Share of the time lost on memory that all moves together must save for moves to begin.
 const LEAST_GAIN: f64 = 0.02;
-/// Intervals without that gain after which it is given up.
+/// Intervals without that gain after which balancing gives up.
 const PATIENCE: u32 = 3;
-/// What moving a page costs until it was measured: about what the kernel takes to unmap,
-/// copy and map 4 KiB.
+/// Assumed cost of moving a page until it is measured: about the time that the kernel takes to
+/// unmap, copy and map 4 KiB.
 const PAGE_MOVE_NS: f64 = 2000.0;
-/// Accesses that a page is taken to get when all that is known is that it is used: its
-/// cache lines, once.
+/// Assumed accesses to a page that is only known to be used: its cache lines, once.
 const ACCESSES_PER_FAULT: f64 = 64.0;
-/// Regions for which is changed at once where memory goes that is touched: each takes a request.
+/// Regions whose first-touch policy is changed at once: each takes a request.
 const MOST_FIRST_TOUCH: usize = 512;
-/// Accesses that are counted by regions at a time: all of them would take memory for their slots.
+/// Accesses that are counted by region at a time: the slots of all of them would take too much
+/// memory.
 const PART: usize = 1 << 16;
-/// Share of the memory that pages get; regions are few.
+/// Share of the memory for the counts of pages. There are few regions.
 const PAGES_SHARE: (usize, usize) = (7, 8);
 
-/// What a user may choose.
+/// Settings for the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Memory for counts. What was moved within a cooldown is kept beside it: some 40 bytes
-    /// for each page.
+    /// Memory for counts. Pages that were moved within a cooldown are kept in addition: some 40
+    /// bytes per page.
     pub memory_bytes: usize,
-    /// Bytes that may be moved in a second.
+    /// Bytes that may be moved per second.
     pub bytes_per_second: u64,
 }
 
@@ -95,38 +95,38 @@ impl Default for Settings {
     }
 }
 
-/// All that is remembered of a process.
+/// The state of a process under balance.
 #[derive(Clone, Debug)]
 pub struct Adaptive {
     pages: Table<Page>,
     regions: Table<Region>,
-    /// Those of the last interval.
+    /// The accesses of the last interval.
     accesses: Accesses,
     cooldown: MigrationCooldown,
     bucket: Bucket,
     evaluations: Evaluations,
-    /// Regions in which memory is spread when it is touched.
+    /// Regions whose memory is spread on first touch.
     spread: BTreeSet<Region>,
-    /// What remains to be undone.
+    /// Orders that remain to be rolled back.
     rollback: Vec<Order>,
-    /// What accesses to the pages of the last orders cost.
+    /// The cost of accesses to the pages of the last orders.
     ordered: Cost,
     page_move_ns: f64,
-    /// Accesses per second that a sample of this interval stands for.
+    /// Accesses per second that one sample of this interval stands for.
     rate: f64,
     /// Whether the source shows every page in use, or a random part of all accesses.
     random: bool,
     /// Whether huge pages can be split.
     can_split: bool,
-    /// Whether the last interval spread pages: one goes on until controllers are even.
+    /// Whether the last interval spread pages. Spreading continues until controllers are even.
     spreading: bool,
-    /// Whether it brought pages to their users: one goes on until all are there.
+    /// Whether it moved pages to their users. That continues until all are there.
     collocating: bool,
     idle: u32,
 }
 
 impl Adaptive {
-    /// Begins on a machine of so many nodes.
+    /// Begins on a machine with this many nodes.
     #[must_use]
     pub fn new(nodes: usize, settings: Settings) -> Self {
         let pages = settings.memory_bytes / PAGES_SHARE.1 * PAGES_SHARE.0;
@@ -150,7 +150,7 @@ impl Adaptive {
         }
     }
 
-    /// What follows from the evidence of an interval that ended at `now_ns`.
+    /// Decides by the evidence of an interval that ended at `now_ns`.
     pub fn decide(&mut self, nodes: &Nodes, evidence: &Evidence, now_ns: u64) -> Decision {
         let mut accesses = std::mem::take(&mut self.accesses);
         let many = evidence.accesses.len() >= MANY;
@@ -198,25 +198,25 @@ impl Adaptive {
         decision
     }
 
-    /// Tells which pages were moved, and how long that took.
+    /// Records which pages were moved, and how long that took.
     pub fn done(&mut self, moved: &[Moved], took_ns: u64, now_ns: u64) {
         if moved.is_empty() {
             return;
         }
         let measured = took_ns as f64 / moved.len() as f64;
-        // Half of what is new: one slow call is not the rule.
+        // A new measurement counts half, because one slow call is not typical.
         self.page_move_ns = f64::midpoint(self.page_move_ns, measured);
         self.evaluations.begin(moved, self.ordered, self.spreading, now_ns);
     }
 
-    /// Counts the accesses; leaves those by which pages may be judged, in order of pages.
+    /// Counts the accesses. Keeps those by which pages may be judged, in order of pages.
     fn learn(&mut self, accesses: &mut Accesses, evidence: &Evidence, now_ns: u64) {
         self.random = evidence.accesses_per_sample.is_some();
         self.can_split = evidence.can_split;
         let per_sample = evidence.accesses_per_sample.unwrap_or(ACCESSES_PER_FAULT);
         self.rate = per_sample / (evidence.duration_ns.max(1) as f64 / 1e9);
         if !self.random {
-            // The first fault is how a page came to be: it says nothing on who uses it.
+            // The first fault created the page; it does not show its user.
             let (mut fresh, mut last, mut at) = (Vec::new(), None, 0);
             accesses.all.retain(|one| {
                 let known = last.replace(one.page) == Some(one.page)
@@ -235,7 +235,7 @@ impl Adaptive {
             all.len() >= MANY,
             || self.pages.count(all, page, slots, now_ns),
             || {
-                // Nobody asks for their slots.
+                // Their slots are not needed.
                 let mut slots = Vec::new();
                 let parts = all.chunks(PART);
                 parts.for_each(|part| self.regions.count(part, region, &mut slots, now_ns));
@@ -243,8 +243,8 @@ impl Adaptive {
         );
     }
 
-    /// Whether the pages of a region that were not seen are worth moving with those that
-    /// were, by the accesses to the latter.
+    /// Whether pages of a region that were not seen are worth moving with those that were, judged
+    /// by the accesses to the latter.
     ///
     /// Source: Good, "The population frequencies of species", Biometrika 40 (1953): the
     /// share of accesses that go to unseen pages is about that of the pages seen once.
@@ -255,12 +255,12 @@ impl Adaptive {
             seen += 1.0;
         }
         let unseen = f64::from(Region::PAGES) - seen;
-        // Time lost to a remote access is of the order of a local one's.
+        // A remote access loses about the time of a local one.
         let lost_ns = once * self.rate * 100.0;
         self.random && unseen > 0.0 && lost_ns * (LONG_NS as f64 / 1e9) > unseen * self.page_move_ns
     }
 
-    /// The moves that are worth it.
+    /// Chooses the moves that are worth their cost.
     fn choose(
         &mut self,
         nodes: &Nodes,
@@ -281,7 +281,7 @@ impl Adaptive {
             accesses.all.len() >= MANY,
             || view.candidates(evidence, controllers.clone()),
             || {
-                // A convoy takes longer than any figure of the machine says.
+                // A convoy takes longer than the machine's figures predict.
                 let seen = || accesses.all.iter().map(cost).sum();
                 let all = if convoy.is_some() { seen() } else { view.lost(&controllers) };
                 (all, replication::replicable(nodes, &controllers, &accesses.all, all))
@@ -305,8 +305,8 @@ impl Adaptive {
         let gain = share(candidates.iter().fold(0.0, |all, candidate| all + candidate.gain));
         decision.gain = Some(gain);
         decision.state = State::Idle;
-        // What is left of what was begun pays for itself, and without it a program waits for the
-        // thread that has it, or for the controller.
+        // The rest of a series pays for itself: until it is done, the program waits for the thread
+        // whose pages are missing, or for the controller.
         let left = |found: &Candidate| match found.why {
             Why::Collocate => self.collocating,
             _ => controllers.uneven || (self.spreading && convoy.is_some()),
@@ -326,7 +326,7 @@ impl Adaptive {
         let best = |a: &Candidate, b: &Candidate| {
             b.worth().total_cmp(&a.worth()).then(a.unit.cmp(&b.unit))
         };
-        // No more than the bucket has tokens for need be in order.
+        // Only as many candidates as the bucket has tokens for need be sorted.
         let most = usize::try_from(self.bucket.bytes() / Page::BYTES).unwrap_or(usize::MAX);
         if candidates.len() > most {
             candidates.select_nth_unstable_by(most, best);
@@ -356,10 +356,10 @@ impl Adaptive {
         }
     }
 
-    /// What is to be done with memory that is touched from now on. Where pages are spread, and
-    /// where they were given back before a move of them could help, their successors will be in
-    /// the same place: what comes and goes faster than it can be moved is spread from the
-    /// beginning, if a controller is congested. What did not help is undone with the moves.
+    /// Decides on memory that is touched from now on. Where pages are spread, and where they were
+    /// freed before a move could help, new pages will be used in the same way. Memory that comes
+    /// and goes faster than it can be moved is spread on first touch, if a controller is congested.
+    /// When moves are rolled back, this is undone too.
     fn first_touch(&mut self, orders: &[Order], congested: bool) -> Vec<FirstTouch> {
         let short_lived = self.evaluations.take_short_lived();
         let spread = short_lived.into_iter().filter(|_| congested).map(|region| (region, true));
@@ -376,14 +376,14 @@ impl Adaptive {
                 changes.push(FirstTouch { region, spread });
             }
         }
-        // The last word counts where one region has both.
+        // If a region has two changes, the last one counts.
         changes.reverse();
         changes.sort_by_key(|change| change.region);
         changes.dedup_by_key(|change| change.region);
         changes
     }
 
-    /// As much of what is to be undone as the bucket has tokens for.
+    /// As many of the remaining rollbacks as the bucket has tokens for.
     fn roll_back_some(&mut self, evidence: &Evidence) -> Vec<Order> {
         let mut orders = Vec::new();
         while let Some(&order) = self.rollback.last() {
@@ -399,7 +399,7 @@ impl Adaptive {
     }
 }
 
-/// Nanoseconds that an access took, or would by the machine's figures.
+/// Nanoseconds that an access took; without a measured latency, by the machine's figures.
 fn cost(nodes: &Nodes, controllers: &Controllers, one: &One) -> f64 {
     one.latency_ns().map_or_else(
         || nodes.latency_ns(one.from(), one.home()) * controllers.stretch(one.home()),

@@ -1,21 +1,23 @@
-//! Whose a page is.
+//! Page ownership.
 //!
-//! Source: Wilson, "Probable inference, the law of succession, and statistical inference",
-//! JASA 22 (1927): the lower end of the interval for a share, which is careful with few
-//! samples and lets go of its care with many.
+//! Source: Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22
+//! (1927): the lower end of the interval for a share, which is cautious with few samples and close
+//! to the share with many.
 
 use super::simd_sums::sum;
 
 /// Standard deviations: 95 % on both sides.
 const Z: f64 = 1.96;
 
-/// A share beyond one half by this much is a majority: what is about even stays where it is.
+/// Lower bound of a share that counts as a majority. Pages that are used about equally stay where
+/// they are.
 const MAJORITY: f64 = 0.55;
 
-/// Samples that show no majority even when all of them are one node's: all / (all + Z^2).
+/// This many samples or fewer never show a majority, even if all of them are one node's: all / (all
+/// + Z^2).
 const FEWEST: f64 = Z * Z * MAJORITY / (1.0 - MAJORITY);
 
-/// Lower bound of the share that `part` of `all` samples show.
+/// Lower bound of the share that `part` of `all` samples shows.
 pub fn wilson_lower(part: f64, all: f64) -> f64 {
     if all <= 0.0 {
         return 0.0;
@@ -25,10 +27,11 @@ pub fn wilson_lower(part: f64, all: f64) -> f64 {
     (share + z2 / (2.0 * all) - half) / (1.0 + z2 / all)
 }
 
-/// The node whose share of the samples is a majority beyond doubt.
+/// The node whose share of the samples is a majority by its lower bound.
 pub fn owner(counts: &[f32]) -> Option<usize> {
     let all = f64::from(sum(counts));
-    // The bound is below the share, and below that of a page with one user: most need no root.
+    // The bound is below the share, and below the bound of a page with one user, so most pages need
+    // no square root.
     if all <= FEWEST {
         return None;
     }
@@ -55,7 +58,7 @@ mod tests {
 
     #[test]
     fn few_samples_own_nothing() {
-        assert_eq!(owner(&[0.0, 4.0]), None, "4/7.84 is no majority");
+        assert_eq!(owner(&[0.0, 4.0]), None, "4/7.84 is not a majority");
         assert_eq!(owner(&[0.0, 5.0]), Some(1));
         assert_eq!(owner(&[10.0, 10.0]), None);
         assert_eq!(owner(&[40.0, 60.0]), None);

@@ -1,7 +1,8 @@
-//! What a copy on every node would bring: memory that several nodes read and hardly anybody writes.
+//! Finds memory for which a copy on every node would pay: several nodes read it, and almost none
+//! writes it.
 //!
-//! Threads of a process share one page table, so nobody can make such copies from outside; the
-//! program can, and wants to know where.
+//! Threads of a process share one page table, so copies cannot be made from outside. The program
+//! can make them, and needs to know where.
 
 use super::LEAST_GAIN;
 use super::access::One;
@@ -10,15 +11,15 @@ use crate::decision::Replicable;
 use crate::evidence::Region;
 use crate::nodes::Nodes;
 
-/// Samples of a region by which it is judged.
+/// Least samples of a region for a judgement.
 const LEAST_SAMPLES: usize = 20;
-/// Share of reads from which copies pay, as in the published gates.
+/// Least share of reads for which copies pay, as in the published gates.
 const LEAST_READS: f64 = 0.95;
-/// Regions that are told of, neighbours counting as one.
+/// Most regions that are reported; neighbours count as one.
 const MOST: usize = 8;
 
-/// The regions that would gain most, in order of addresses, with the share of `all_ns` each would
-/// save. Accesses are in order of pages.
+/// The regions that would gain most, in order of addresses, with the share of `all_ns` that each
+/// would save. Accesses are in order of pages.
 pub fn replicable(
     nodes: &Nodes,
     controllers: &Controllers,

@@ -1,9 +1,9 @@
-//! Sums over nodes by SIMD: the additions of the lanes do not wait for each other. There can be a
-//! million pages, and each has a few counts.
+//! Sums over nodes by SIMD: the additions in different lanes do not wait for each other. There can
+//! be a million pages with a few counts each.
 
 const LANES: usize = 8;
 
-/// The sum.
+/// The sum of the counts.
 pub fn sum(counts: &[f32]) -> f32 {
     let mut lanes = [0.0; LANES];
     let (eights, rest) = counts.as_chunks::<LANES>();
@@ -14,7 +14,7 @@ pub fn sum(counts: &[f32]) -> f32 {
     total(lanes)
 }
 
-/// The sum of counts, each as often as its weight says; there are as many of both.
+/// The sum of counts, each times its weight. Both slices have the same length.
 pub fn weighted(counts: &[f32], weights: &[f32]) -> f32 {
     let mut lanes = [0.0; LANES];
     let (eights, rest) = counts.as_chunks::<LANES>();
@@ -38,7 +38,7 @@ mod tests {
     #[test]
     fn nothing_is_left_out() {
         for nodes in 0..=20u8 {
-            // Whole numbers: in whatever order, the sum is the same.
+            // The sum of whole numbers does not depend on their order.
             let counts: Vec<f32> = (1..=nodes).map(f32::from).collect();
             assert_eq!(sum(&counts), counts.iter().sum::<f32>());
             let squares = counts.iter().map(|count| count * count).sum::<f32>();

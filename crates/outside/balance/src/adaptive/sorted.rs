@@ -1,17 +1,17 @@
-//! Rows in order: sorting many by a number, walking through several side by side, and the first
-//! ones.
+//! Ordered rows: sorting many rows by a number, walking through several lists side by side, and
+//! selecting the first ones.
 
 use super::fork_join::{MANY, fork_join};
 
-/// Bits of a number that one pass sorts by, at most: as many places stay in the first cache.
+/// Most bits that one pass sorts by: their write positions stay in the first-level cache.
 const DIGIT: u32 = 8;
-/// Bits by which rows are divided that are too many for a cache.
+/// Bits by which rows are divided that exceed a cache.
 const PARTS: u32 = 10;
-/// Rows that sorting does not take out of a cache.
+/// Number of rows that can be sorted within a cache.
 const CACHED: usize = 8192;
 
-/// Brings rows into the order of a number, those with the same number stay as they come. What is
-/// in `room` is lost: who sorts often keeps it.
+/// Sorts rows by a number. The sort is stable. The content of `room` is lost; callers that sort
+/// often keep the buffer.
 ///
 /// Source: Knuth, "The Art of Computer Programming" 3, 5.2.5, sorting by distribution.
 pub fn sort_by_number<T: Copy + Send>(
@@ -25,7 +25,7 @@ pub fn sort_by_number<T: Copy + Send>(
     }
 }
 
-/// Sorts what is in `rows`; the result is there, or in `room`.
+/// Sorts `rows`; the result is in `rows` or in `room`.
 fn sort_between<T: Copy + Send>(
     rows: &mut [T],
     room: &mut [T],
@@ -36,7 +36,7 @@ fn sort_between<T: Copy + Send>(
     let (lowest, highest) = rows.iter().map(number).fold((u64::MAX, 0), range);
     let bits = u64::BITS - highest.saturating_sub(lowest).leading_zeros();
     if rows.len() > CACHED && bits > DIGIT {
-        // By the highest digit first: what is left to do does not leave the cache.
+        // The highest digit comes first, so the remaining passes stay within the cache.
         let shift = bits - PARTS.min(bits);
         let ends = distribute(rows, room, PARTS, |row| (number(row) - lowest) >> shift);
         let half = ends.partition_point(|end| (*end as usize) < rows.len() / 2);
@@ -61,7 +61,7 @@ fn sort_between<T: Copy + Send>(
         return;
     }
     let passes = bits.div_ceil(DIGIT);
-    // As few places as so many passes need.
+    // As few write positions as this number of passes needs.
     let width = bits.div_ceil(passes.max(1));
     let (mut from, mut to) = (rows, room);
     for pass in 0..passes {
@@ -76,8 +76,8 @@ fn sort_between<T: Copy + Send>(
     }
 }
 
-/// Puts rows in order of a digit of so many bits, those with the same one as they come; where
-/// each digit's end.
+/// Distributes rows by a digit of this many bits, keeping the order of equal digits. Returns the
+/// end of each digit's rows.
 fn distribute<T: Copy>(
     from: &[T],
     to: &mut [T],
@@ -100,8 +100,8 @@ fn distribute<T: Copy>(
     places
 }
 
-/// Tells, asked for each rank as they come, whether it is among the first so many of all; of equals
-/// those that come first.
+/// Returns a function that is called for each rank in order and tells whether it is among the
+/// `most` lowest. Of equal ranks the first ones are taken.
 pub fn first_by_rank(mut ranks: Vec<u32>, most: usize) -> impl FnMut(u32) -> bool {
     let (bound, mut equals) = if most < ranks.len() {
         let (lower, &mut bound, _) = ranks.select_nth_unstable(most);
@@ -117,8 +117,8 @@ pub fn first_by_rank(mut ranks: Vec<u32>, most: usize) -> impl FnMut(u32) -> boo
     }
 }
 
-/// Goes on from `at` to the first row whose key is not before `key`; whether it has that key. Keys
-/// that are looked for must ascend. Short ways cost little, long ones their logarithm.
+/// Advances `at` to the first row whose key is not below `key`, and returns whether it has that
+/// key. Keys must ascend from call to call. Short distances cost little, long ones their logarithm.
 pub fn seek<T, K: Ord>(rows: &[T], at: &mut usize, key: &K, of: impl Fn(&T) -> &K) -> bool {
     let mut step = 1;
     let mut end = *at;
@@ -138,8 +138,8 @@ mod tests {
 
     use super::*;
 
-    /// More than fit a cache, on two threads, as a process has them: in a heap, and far away from
-    /// it in mappings.
+    /// More rows than fit a cache, on two threads. Pages are as in a process: in a heap, and in
+    /// mappings far away from it.
     #[test]
     fn many_are_sorted_in_parts() {
         let number = |at: u64| {

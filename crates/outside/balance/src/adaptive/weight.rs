@@ -1,8 +1,8 @@
-//! How often pages are accessed, from samples of one interval.
+//! Estimates how often pages are accessed, from samples of one interval.
 //!
-//! Of pages that are used alike chance makes some look hot. Who moves those first believes to have
-//! moved more load than he has. So the counts of a region's pages are drawn to their mean, the
-//! more the less they differ beyond chance.
+//! Among pages that are used equally, chance makes some look hot. Moving those first would seem to
+//! move more load than it does. So the counts of a region's pages are shrunk towards their mean,
+//! the more the less they differ beyond chance.
 //!
 //! Sources: Robbins, "An empirical Bayes approach to statistics" (1956), counts of Poisson's law
 //! whose rates have a gamma distribution; Chao, "Nonparametric estimation of the number of classes
@@ -10,16 +10,16 @@
 
 use crate::evidence::Region;
 
-/// What the counts of a region's pages are drawn to.
+/// The distribution that the counts of a region's pages are shrunk towards.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weights {
     mean: f64,
-    /// Shape of the rates' distribution; none where they do not differ beyond chance.
+    /// Shape of the distribution of rates; `None` if they do not differ beyond chance.
     shape: Option<f64>,
 }
 
 impl Weights {
-    /// By how often each page that was seen was.
+    /// Estimates the distribution from the count of each page that was seen.
     pub fn of(counts: impl Iterator<Item = u32>) -> Self {
         let (mut seen, mut all, mut squares, mut once, mut twice) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for count in counts.map(f64::from) {
@@ -36,7 +36,7 @@ impl Weights {
         Self { mean, shape: (beyond_chance > 0.0).then(|| mean * mean / beyond_chance) }
     }
 
-    /// What a page has that was seen so often.
+    /// The weight of a page that was seen `count` times.
     pub fn weight(self, count: u32) -> f64 {
         match self.shape {
             Some(shape) if self.mean > 0.0 => {

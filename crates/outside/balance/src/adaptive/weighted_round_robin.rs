@@ -1,26 +1,26 @@
-//! The node to which a page goes that several nodes share. Neighbouring pages go to different
-//! nodes, and each node gets as many as its weight, its part of the load, says.
+//! Chooses the node for a page that several nodes share. Neighbouring pages go to different nodes,
+//! and each node gets pages in proportion to its weight, its share of the load.
 //!
-//! Threads that read the same array in order use neighbouring pages at one time. If nodes were
-//! drawn at random, some of these pages would be on one node, and its controller would serve all of
-//! these threads for a while. Loads that are even over an interval do not show that.
+//! Threads that read the same array in order use neighbouring pages at one time. With random nodes,
+//! some of these pages would be on one node, and its controller would serve all of these threads
+//! for a while. Loads that are even over an interval do not show that.
 //!
-//! Source: the smooth weighted round robin of load balancers, in which no node waits longer for its
-//! turn than its weight says.
+//! Source: the smooth weighted round robin of load balancers, in which the wait of a node for its
+//! turn is bounded by its weight.
 
 use std::cell::OnceCell;
 
 use crate::evidence::Page;
 
-/// WeightedRoundRobin of each node, in the mean, until they begin anew.
+/// Mean number of turns of each node until the sequence repeats.
 const ROUNDS: usize = 16;
 
-/// WeightedRoundRobin, beginning with a node that pages leave.
+/// The sequence of nodes, for each node that pages leave.
 #[derive(Debug)]
 pub struct WeightedRoundRobin<'a> {
-    /// Each node's part of the load.
+    /// Each node's share of the load.
     target: &'a [f64],
-    /// By the node that pages leave.
+    /// The sequence for each node that pages leave.
     from: Vec<OnceCell<Vec<u16>>>,
 }
 
@@ -29,11 +29,11 @@ impl<'a> WeightedRoundRobin<'a> {
         Self { target, from: vec![OnceCell::new(); target.len()] }
     }
 
-    /// The node whose turn a page on this one, or a region that begins with it, is.
+    /// The node for a page that leaves `home`, or for a region that begins with the page.
     pub fn node(&self, start: Page, is_region: bool, home: usize) -> usize {
         let sequence = self.from[home].get_or_init(|| sequence(self.target, home));
         let number = if is_region { start.region().0 } else { start.0 };
-        // There are a power of two.
+        // The length is a power of two.
         sequence[number as usize & (sequence.len() - 1)].into()
     }
 }
@@ -76,7 +76,7 @@ mod tests {
         let sequence = sequence(&[0.5, 0.25, 0.25, 0.0], 1);
         let of = |node: u16| sequence.iter().filter(|turn| **turn == node).count();
         assert_eq!([0, 1, 2, 3].map(of), [32, 16, 16, 0]);
-        // Nobody waits for long.
+        // No node waits for long.
         assert!(sequence.windows(3).all(|some| some.contains(&0)), "{sequence:?}");
         assert!(sequence.windows(5).all(|some| [1, 2].iter().all(|node| some.contains(node))));
     }

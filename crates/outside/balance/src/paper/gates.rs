@@ -1,4 +1,4 @@
-//! Which of the techniques an interval turns on.
+//! Decides which techniques an interval turns on.
 
 use crate::metrics::Metrics;
 
@@ -25,8 +25,8 @@ pub struct Gates {
 }
 
 impl Gates {
-    /// Those of an interval. Where no rate is known the first gate is left open: it saves
-    /// work, and says nothing on placement.
+    /// The techniques for an interval. If the rate is unknown, the first gate is left open: it only
+    /// saves work, and does not concern placement.
     #[must_use]
     pub fn of(metrics: &Metrics, memory_used: f64) -> Self {
         if metrics.maptu.is_some_and(|maptu| maptu < LEAST_MAPTU) {
@@ -40,7 +40,7 @@ impl Gates {
         }
     }
 
-    /// Whether any is on.
+    /// Whether any technique is on.
     #[must_use]
     pub const fn any(self) -> bool {
         self.replicate || self.interleave || self.collocate

@@ -5,8 +5,8 @@
 //! NUMA Systems", ASPLOS 2013, sections 3.2 and 3.3, with the constants of its published
 //! source; Gaud et al., CACM 58:12 (2015), "Carrefour".
 //!
-//! A stock kernel has no page replication: pages that the rules would replicate are counted
-//! and go on to the next rule.
+//! A stock kernel has no page replication. Pages that the rules would replicate are counted, and
+//! the next rule applies to them.
 
 mod gates;
 mod pages;
@@ -24,10 +24,10 @@ use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use pages::{Rules, Seen};
 
-/// Pages that are kept of an interval; later ones are not looked at.
+/// Most pages of an interval; later ones are ignored.
 const MOST_PAGES: usize = 30_000;
 
-/// Replication begins with at least so many pages that would gain by it.
+/// Least pages that would gain for replication to begin.
 const FIRST_REPLICAS: usize = 500;
 
 /// The state: a random stream, and whether replication has begun.
@@ -39,14 +39,14 @@ pub struct Paper {
 }
 
 impl Paper {
-    /// Begins, with the rule by which interleaved pages find their node and the seed of its
-    /// random stream.
+    /// Begins with the rule that chooses the node of interleaved pages, and the seed of its random
+    /// stream.
     #[must_use]
     pub fn new(spread: Spread, seed: u64) -> Self {
         Self { spread, random: StdRng::seed_from_u64(seed), replicated: false }
     }
 
-    /// What follows from the evidence of an interval.
+    /// Decides by the evidence of an interval.
     pub fn decide(&mut self, nodes: &Nodes, evidence: &Evidence) -> Decision {
         let (metrics, traffic) = Metrics::of(evidence, nodes);
         let mut gates = Gates::of(&metrics, evidence.memory_used);

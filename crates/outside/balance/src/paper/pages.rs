@@ -9,23 +9,22 @@ use crate::decision::Why;
 use crate::evidence::{Access, Page};
 use crate::page_map::PageMap;
 
-/// How an interleaved page finds its node.
+/// How the node of an interleaved page is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Spread {
-    /// As the published source does: moved with probability load of its node / all load, to
-    /// node j with probability (1 - load of j / all load) / (N - 1), its own among them.
+    /// As in the published source: a page moves with probability load of its node / all load, to
+    /// node j with probability (1 - load of j / all load) / (N - 1), its own node included.
     #[default]
     Complement,
-    /// As the papers' text says: to a node with probability inversely proportional to its
-    /// load.
+    /// As in the text of the papers: to a node with probability inversely proportional to its load.
     Inverse,
 }
 
-/// What an interval has shown of one page.
+/// The samples of one page in an interval.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeenPage {
-    /// Where it was when it was seen last.
+    /// Its node in the last sample.
     pub home: NodeId,
     /// Nodes that accessed it.
     pub users: NodeSet,
@@ -36,13 +35,13 @@ pub struct SeenPage {
 }
 
 impl SeenPage {
-    /// A copy for every user would make all accesses local.
+    /// Whether a copy for every user would make all accesses local.
     pub fn replicable(&self) -> bool {
         self.users.len() > 1 && !self.written
     }
 }
 
-/// Sampled pages, in order.
+/// Collects sampled pages, in order.
 pub struct Seen;
 
 impl Seen {
@@ -81,7 +80,7 @@ pub struct Rules<'a> {
 }
 
 impl Rules<'_> {
-    /// Where a page is to go, and why; `None` where it stays.
+    /// Where a page is to go, and why; `None` if it stays.
     pub fn destination(&self, page: &SeenPage, random: &mut impl RngExt) -> Option<(NodeId, Why)> {
         match (page.users.len(), page.users.first()) {
             (1, Some(user)) => {
@@ -102,7 +101,7 @@ impl Rules<'_> {
         }
     }
 
-    /// The source's rule, by two draws from [0, 1).
+    /// The rule of the published source, by two draws from [0, 1).
     pub(super) fn complement(&self, home: NodeId, leave: f64, choose: f64) -> Option<NodeId> {
         let total: f64 = self.loads.iter().map(|(_, load)| load).sum();
         let own = self.loads.iter().find(|(id, _)| *id == home)?.1;
@@ -113,8 +112,8 @@ impl Rules<'_> {
         pick(weights.collect(), choose)
     }
 
-    /// The text's rule, by one draw from [0, 1). Nodes without load come first: they share
-    /// all of the probability.
+    /// The rule of the text, by one draw from [0, 1). Nodes without load take precedence: they
+    /// share all of the probability.
     pub(super) fn inverse(&self, choose: f64) -> Option<NodeId> {
         let unused = self.loads.iter().any(|(_, load)| *load <= 0.0);
         let weight = |load: f64| match unused {
@@ -125,9 +124,8 @@ impl Rules<'_> {
     }
 }
 
-/// One of several, with probability in proportion to its weight. They are taken in ascending
-/// order of weight, so that what is drawn depends on the nodes' loads and not on their
-/// numbers.
+/// Picks one of several, with probability in proportion to its weight. They are taken in ascending
+/// order of weight, so that the result depends on the nodes' loads and not on their numbers.
 fn pick(mut weights: Vec<(NodeId, f64)>, draw: f64) -> Option<NodeId> {
     weights.retain(|(_, weight)| *weight > 0.0);
     weights.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
@@ -138,6 +136,6 @@ fn pick(mut weights: Vec<(NodeId, f64)>, draw: f64) -> Option<NodeId> {
         }
         left -= weight;
     }
-    // Rounding has left a little at the end.
+    // Rounding may leave a small rest at the end.
     weights.last().map(|(id, _)| *id)
 }

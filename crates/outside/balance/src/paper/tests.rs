@@ -1,4 +1,4 @@
-//! The published rules by hand, and what must hold of any evidence.
+//! The published rules computed by hand, and properties that hold for any evidence.
 
 use numapilot_topology::{Machine, NodeSet};
 use proptest::prelude::*;
@@ -85,7 +85,7 @@ fn the_text_spreads_by_the_inverse() {
     assert_eq!(rules.inverse(0.51).map(|n| n.0), Some(2));
 }
 
-/// A page is replicated with several users and no store; the first time by 500 of them.
+/// A page with several users and no store is replicated; the first time only with 500 such pages.
 #[test]
 fn replication_begins_with_many_pages() {
     let pages = |count: u64| -> Vec<Access> {
@@ -102,7 +102,7 @@ fn replication_begins_with_many_pages() {
     assert_eq!(with(&mut paper, 3), 3, "it has begun");
 }
 
-/// All on node 0, used from everywhere: all leave, evenly.
+/// All pages are on node 0 and used from everywhere: all leave, evenly.
 #[test]
 fn a_full_controller_is_relieved() {
     let accesses =
@@ -119,7 +119,7 @@ fn a_full_controller_is_relieved() {
 
 #[test]
 fn counters_open_the_gates_that_samples_would_not() {
-    // Samples say node 0 alone; counters say that both controllers have the same load.
+    // Samples show load on node 0 only; counters show that both controllers have the same load.
     let accesses: Vec<Access> =
         (0..10).flat_map(|p| [access(p, 0, 0, true), access(p, 1, 0, true)]).collect();
     let mut evidence = evidence(accesses, 2);
@@ -166,7 +166,7 @@ proptest! {
         let renamed = accesses.iter().map(|a| Access { from: rename(a.from), home: rename(a.home), ..*a });
         let (before, after) = (evidence(accesses.clone(), 3), evidence(renamed.collect(), 3));
         let loads = before.sampled_traffic(&nodes(3)).loads();
-        // Nodes of the same load are told apart by nothing but their numbers.
+        // Nodes with the same load differ only in their numbers.
         prop_assume!(loads[0] != loads[1] && loads[1] != loads[2] && loads[0] != loads[2]);
         let orders = Paper::new(Spread::Complement, seed).decide(&nodes(3), &before).orders;
         let renamed: Vec<Order> = orders.iter().map(|o| Order { to: rename(o.to), ..*o }).collect();

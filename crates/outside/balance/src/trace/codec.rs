@@ -1,4 +1,4 @@
-//! An interval as a row of numbers.
+//! Encodes an interval as a row of numbers.
 
 use numapilot_topology::{NodeId, NodeSet};
 
@@ -37,7 +37,7 @@ pub fn encode(recorded: &Recorded) -> Vec<u8> {
     out.bytes
 }
 
-/// `None` for what [`encode`] cannot have written.
+/// Decodes an interval; `None` if [`encode`] cannot have written it.
 pub fn decode(bytes: &[u8], nodes: usize) -> Option<Recorded> {
     let mut from = In { bytes, page: 0 };
     let pid = i32::try_from(from.signed()?).ok()?;
@@ -181,7 +181,7 @@ impl In<'_> {
 
     fn page(&mut self) -> Option<Page> {
         self.page = self.page.wrapping_add(self.signed()?.cast_unsigned());
-        // A page number has 52 bits at the most.
+        // A page number has at most 52 bits.
         (self.page <= u64::MAX / Page::BYTES).then_some(Page(self.page))
     }
 
@@ -207,7 +207,7 @@ impl In<'_> {
         let can_split = self.flag()?;
         let mut usable = NodeSet::new();
         for _ in 0..self.unsigned()? {
-            // Node ids are small: a damaged one must not make a set of gigabytes.
+            // Node IDs are small: a damaged one must not allocate a set of gigabytes.
             usable.insert(self.node().filter(|node| node.0 < 1 << 16)?);
         }
         let mut accesses = Vec::new();

@@ -1,7 +1,7 @@
-//! Recordings of what was decided, and deciding it again.
+//! Records decisions, and replays them.
 //!
-//! A trace is the evidence of every interval of every process with the orders that followed
-//! and what became of them: enough to decide again without the program or the machine.
+//! A trace holds the evidence of every interval of every process, the orders that followed, and
+//! their results. That is enough to decide again without the program or the machine.
 //!
 //! ```text
 //!  "NPBTRACE"  version (1 byte)  length (4)  header: JSON of nodes and setup
@@ -9,10 +9,10 @@
 //!  0      (4)  the end: a trace without it was interrupted
 //! ```
 //!
-//! Lengths are little endian. An interval is a row of numbers: unsigned ones as LEB128, signed
-//! ones zigzag before that, floating point numbers as their 8 bytes, `Option`s behind a 0
-//! or 1; pages as the difference to the page before. Their order is that of [`Recorded`]'s
-//! fields in `codec`.
+//! Lengths are little endian. An interval is a row of numbers: unsigned ones as LEB128, signed ones
+//! in zigzag form before that, floating-point numbers as their 8 bytes, `Option`s behind a 0 or 1,
+//! and pages as the difference to the page before. Their order is that of [`Recorded`]'s fields in
+//! `codec`.
 
 mod codec;
 
@@ -29,15 +29,15 @@ use crate::nodes::Nodes;
 
 const MAGIC: &[u8; 8] = b"NPBTRACE";
 const VERSION: u8 = 2;
-/// Longest part that is believed: far above what an interval can have.
+/// Longest part that is accepted: far above the size of any interval.
 const LONGEST: u32 = 1 << 30;
 
-/// What all intervals of a trace share.
+/// The data that all intervals of a trace share.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// The machine.
     pub nodes: Nodes,
-    /// How it was decided.
+    /// The setup that decided.
     pub setup: Setup,
 }
 
@@ -48,11 +48,11 @@ pub struct Recorded {
     pub pid: i32,
     /// When the interval ended.
     pub now_ns: u64,
-    /// What was seen.
+    /// The evidence.
     pub evidence: Evidence,
-    /// What was ordered.
+    /// The orders.
     pub orders: Vec<Order>,
-    /// What was moved, and how long that took; `None` in a dry run.
+    /// The pages that were moved, and how long that took; `None` in a dry run.
     pub done: Option<(Vec<Moved>, u64)>,
 }
 
@@ -62,41 +62,41 @@ pub enum TraceError {
     /// Reading failed.
     #[error("the trace cannot be read: {0}")]
     Io(io::Error),
-    /// Not a trace.
-    #[error("this is no trace: record one with numapilot balance --record FILE")]
+    /// The file is not a trace.
+    #[error("this is not a trace: record one with numapilot balance --record FILE")]
     NoTrace,
-    /// Of another version.
+    /// The trace has another version.
     #[error("the trace has version {0} and this numapilot reads {VERSION}: record it again")]
     Version(u8),
-    /// It ends too early.
+    /// The trace ends too early.
     #[error(
-        "the trace ends in the midst, after {intervals} whole intervals: its recording was \
+        "the trace ends early, after {intervals} whole intervals: its recording was \
          interrupted, or the file was cut"
     )]
     Truncated {
-        /// Intervals before.
+        /// Whole intervals before its end.
         intervals: usize,
     },
-    /// It cannot be what was written.
+    /// The trace is damaged.
     #[error("the trace is damaged in interval {interval}: record it again")]
     Damaged {
-        /// Counted from 1; 0 is the header.
+        /// The interval, counted from 1; 0 is the header.
         interval: usize,
     },
-    /// The decision is another one today.
+    /// The decision differs from the recording.
     #[error(
         "interval {interval} of process {pid}: the orders are not those of the recording \
-         ({now} instead of {then}); it is another version's, or the decision is not a function \
+         ({now} instead of {then}); another version recorded it, or the decision is not a function \
          of its evidence"
     )]
     Differs {
-        /// Counted from 1, over all processes.
+        /// The interval, counted from 1 over all processes.
         interval: usize,
         /// The process.
         pid: i32,
-        /// Orders now.
+        /// Number of orders now.
         now: usize,
-        /// Orders in the recording.
+        /// Number of orders in the recording.
         then: usize,
     },
 }
@@ -108,10 +108,10 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins.
+    /// Begins a trace with its header.
     ///
     /// # Errors
-    /// Those of the file.
+    /// The errors of the file.
     pub fn begin(mut file: W, header: &Header) -> io::Result<Self> {
         file.write_all(MAGIC)?;
         file.write_all(&[VERSION])?;
@@ -122,17 +122,17 @@ impl<W: Write> Writer<W> {
     /// Adds an interval.
     ///
     /// # Errors
-    /// Those of the file.
+    /// The errors of the file.
     pub fn add(&mut self, recorded: &Recorded) -> io::Result<()> {
         part(&mut self.file, &codec::encode(recorded))?;
-        // An interrupted recording is worth what it has.
+        // An interrupted recording keeps its intervals.
         self.file.flush()
     }
 
-    /// Ends.
+    /// Writes the end of the trace.
     ///
     /// # Errors
-    /// Those of the file.
+    /// The errors of the file.
     pub fn end(mut self) -> io::Result<()> {
         part(&mut self.file, &[])?;
         self.file.flush()
@@ -179,7 +179,7 @@ impl<R: Read> Reader<R> {
         Ok(Self { file, header, intervals: 0 })
     }
 
-    /// What all intervals share.
+    /// The header that all intervals share.
     #[must_use]
     pub const fn header(&self) -> &Header {
         &self.header
@@ -211,7 +211,7 @@ fn read_part(file: &mut impl Read, intervals: usize) -> Result<Vec<u8>, TraceErr
     if length > LONGEST {
         return Err(TraceError::Damaged { interval: intervals + 1 });
     }
-    // Not what it says, but what there is: a damaged length must not take all memory.
+    // Reads only as much as there is: a damaged length must not allocate all memory.
     let mut bytes = Vec::new();
     file.take(length.into()).read_to_end(&mut bytes).map_err(TraceError::Io)?;
     if bytes.len() < length as usize {
@@ -220,7 +220,7 @@ fn read_part(file: &mut impl Read, intervals: usize) -> Result<Vec<u8>, TraceErr
     Ok(bytes)
 }
 
-/// Decides again what was recorded, and compares.
+/// Replays the decisions of a trace and compares them.
 #[derive(Debug)]
 pub struct Replay<R> {
     reader: Reader<R>,
@@ -228,7 +228,7 @@ pub struct Replay<R> {
 }
 
 impl<R: Read> Replay<R> {
-    /// Begins.
+    /// Begins a replay.
     #[must_use]
     pub const fn new(reader: Reader<R>) -> Self {
         Self { reader, states: BTreeMap::new() }
@@ -237,7 +237,7 @@ impl<R: Read> Replay<R> {
     /// The next interval as it was recorded and as it is decided now; `None` at the end.
     ///
     /// # Errors
-    /// [`TraceError`], and [`TraceError::Differs`] when the orders are not the same.
+    /// [`TraceError`]; [`TraceError::Differs`] if the orders are not the same.
     pub fn step(&mut self) -> Result<Option<(Recorded, Decision)>, TraceError> {
         let Some(recorded) = self.reader.read()? else { return Ok(None) };
         let Header { nodes, setup } = &self.reader.header;

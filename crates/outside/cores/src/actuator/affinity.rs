@@ -1,13 +1,12 @@
-//! CPUs by the affinity of every thread: where no group may be written.
+//! Holds a target on its CPUs by the affinity of every thread, where no group can be written.
 //!
-//! Source: sched_setaffinity(2). A new thread inherits the affinity of its creator, so what
-//! has to be watched for is only threads that are created while it is changed. A thread whose
-//! affinity is neither the one that the target came with nor one that was set here has been
-//! pinned by the program: it is left alone.
+//! Source: sched_setaffinity(2). A new thread inherits the affinity of its creator, so only threads
+//! that are created during a change need watching. A thread whose affinity is neither the one that
+//! the target came with nor one that was set here has been pinned by the program: it is left alone.
 //!
-//! sched_getaffinity(2) leaves out CPUs that are offline, and in a cpuset other than the first
-//! the kernel takes them out of the affinity itself (Documentation/admin-guide/cgroup-v2.rst). So
-//! affinities are compared by the CPUs that a thread can have at this moment.
+//! sched_getaffinity(2) leaves out CPUs that are offline. In a cpuset other than the root cpuset,
+//! the kernel also removes them from the affinity itself (Documentation/admin-guide/cgroup-v2.rst).
+//! Therefore affinities are compared by the CPUs that a thread can use at the moment.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,22 +22,22 @@ use serde::{Deserialize, Serialize};
 use super::{ONLINE, POSSIBLE, groups};
 use crate::CoresError;
 
-/// Passes over all threads: they may create others meanwhile.
+/// Most passes over all threads, which may create others meanwhile.
 const PASSES: u32 = 20;
-/// Passes without a newcomer until all are taken to be there,
+/// Passes without a new thread after which all threads are taken as found.
 const QUIET: u32 = 2;
-/// and the time between two: longer than the kernel takes to create a process.
+/// Time between two passes: longer than the kernel takes to create a process.
 const CREATION: Duration = Duration::from_millis(2);
 
-/// What threads had before, and what was set.
+/// The affinity that the threads had before, and the one that was set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Affinity {
-    /// CPUs that are offline included: all possible ones where nothing but its cpuset limited
-    /// the target.
+    /// Includes CPUs that are offline. It holds all possible CPUs if only the cpuset limited the
+    /// target.
     before: CpuSet,
     /// The file with the CPUs of its cpuset.
     cpuset: PathBuf,
-    /// What was set last, and, until that is done, what was set before it.
+    /// The last set, preceded by the one before it until the change is complete.
     held: Vec<CpuSet>,
     /// The target's processes.
     members: Vec<Owner>,
@@ -56,22 +55,23 @@ impl Affinity {
             groups::bounds_of(root).unwrap_or_else(|| (PathBuf::from(ONLINE), true));
         let allowed = usable(&file).map_err(|error| fail(&error))?;
         let own = affinity_of(root).unwrap_or_else(|| mask.clone());
-        // In the first cpuset the kernel keeps what was set. In others it narrows that to the
-        // CPUs online: there, a thread that has all of them has no affinity of its own.
+        // In the root cpuset the kernel keeps what was set. In others it narrows that to the CPUs
+        // online: there, a thread that has all of them has no affinity of its own.
         let before = if !is_first && mask == allowed { read(POSSIBLE)? } else { own };
-        // What it has, which changes nothing, and tells whether it may be set.
+        // Setting the present affinity changes nothing and shows whether it may be set.
         affinity::set(root, before.as_words()).map_err(|error| fail(&error))?;
         let is_pinned = |tid: &i32| mask_of(*tid).is_some_and(|other| other != mask);
         let pinned = tree.threads().filter(is_pinned).collect();
         Ok(Self { before, cpuset: file, held: Vec::new(), members: Vec::new(), pinned })
     }
 
-    /// CPUs that the target may have at this moment.
+    /// CPUs that the target may use at the moment.
     pub(super) fn available(&self) -> Result<CpuSet, CoresError> {
         Ok(self.before.intersection(&usable(&self.cpuset)?))
     }
 
-    /// The file that changes when [`Affinity::available`] does, beside the CPUs online.
+    /// The file that changes when [`Affinity::available`] does, in addition to the list of CPUs
+    /// online.
     pub(super) fn watched(&self) -> PathBuf {
         self.cpuset.clone()
     }
@@ -88,12 +88,12 @@ impl Affinity {
         }
     }
 
-    /// Whether there are other processes than are known.
+    /// Whether the target has processes that are not recorded.
     pub(super) fn is_behind(&self, tree: &Tree) -> bool {
         !numbers(tree).eq(self.members.iter().map(|member| member.pid))
     }
 
-    /// Threads that the program has pinned are counted.
+    /// Sets the CPUs. Returns the number of threads that the program has pinned.
     pub(super) fn set(&mut self, cpus: &CpuSet, tree: &Tree) -> Result<usize, CoresError> {
         let threads = || tree.threads().collect::<Vec<i32>>();
         let living: BTreeSet<i32> = threads().into_iter().collect();
@@ -117,31 +117,31 @@ impl Affinity {
     }
 }
 
-/// CPUs of a cpuset that are online. Where its file is gone, because the target was moved or the
-/// controller was switched off, those of the machine.
+/// The CPUs of a cpuset that are online. If its file is gone, because the target was moved or the
+/// controller was switched off, all CPUs of the machine that are online.
 fn usable(cpuset: &Path) -> Result<CpuSet, CoresError> {
     let online = groups::read_set(ONLINE.as_ref())?;
     Ok(groups::read_set(cpuset).map_or_else(|_| online.clone(), |own| own.intersection(&online)))
 }
 
-/// The CPUs that a thread may use, those offline left out.
+/// The CPUs that a thread may use, without those that are offline.
 fn mask_of(tid: i32) -> Option<CpuSet> {
     affinity::get(tid).ok().map(|words| CpuSet::from_words(&words))
 }
 
-/// The affinity of a thread as it was set, CPUs that are offline included (proc_pid_status(5)).
+/// The affinity of a thread as it was set, including CPUs that are offline (proc_pid_status(5)).
 fn affinity_of(tid: i32) -> Option<CpuSet> {
     let text = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
     let list = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
     CpuSet::parse_list(list.trim()).ok()
 }
 
-/// In ascending order.
+/// Process IDs in ascending order.
 fn numbers(tree: &Tree) -> impl Iterator<Item = u32> + '_ {
     tree.pids().filter_map(|pid| u32::try_from(pid).ok())
 }
 
-/// Affinities that the program has not chosen, by the CPUs of them that there are now.
+/// Affinities that the program has not chosen, reduced to the CPUs that are online.
 struct Ours<'a> {
     sets: Vec<&'a CpuSet>,
     cpuset: &'a Path,
@@ -155,7 +155,7 @@ impl<'a> Ours<'a> {
 
     fn has(&self, mask: &CpuSet) -> bool {
         self.sets.iter().any(|set| match set.intersection(&self.usable) {
-            // A thread none of whose CPUs is left gets all of its cpuset.
+            // A thread that has lost all its CPUs gets all CPUs of its cpuset.
             set if set.is_empty() => *mask == self.usable,
             set => *mask == set,
         })
@@ -163,9 +163,9 @@ impl<'a> Ours<'a> {
 
     /// Whether the affinity of a thread is one of them.
     ///
-    /// While a CPU goes offline the kernel leaves it out of what a thread may use before it leaves
-    /// it out of the lists of CPUs (`_cpu_down` of kernel/cpu.c): what was set is then still the
-    /// thread's. Where the lists have changed meanwhile, all is compared again.
+    /// While a CPU goes offline, the kernel removes it from what a thread may use before it removes
+    /// it from the lists of CPUs (`_cpu_down` of kernel/cpu.c). In between, the affinity that was
+    /// set looks different. If the lists have changed meanwhile, everything is compared again.
     fn is_affinity_of(&mut self, tid: i32) -> Result<bool, CoresError> {
         for _ in 0..PASSES {
             let Some(mask) = mask_of(tid) else { return Ok(true) };
@@ -182,8 +182,9 @@ impl<'a> Ours<'a> {
     }
 }
 
-/// Gives all threads an affinity but those that are pinned, and notes those that have become so.
-/// Every thread is set once, also one that seems to have it: of CPUs offline nothing is seen.
+/// Sets the affinity of all threads except pinned ones, and notes threads that have become pinned.
+/// Every thread is set once, even if it seems to have the affinity already: CPUs that are offline
+/// cannot be seen.
 fn assign(
     threads: impl Fn() -> Vec<i32>,
     cpus: &CpuSet,
@@ -214,13 +215,13 @@ fn assign(
     Ok(())
 }
 
-/// Gives CPUs to threads that a group of ours has left behind. A child in the midst of its creation
-/// is not listed in its parent's group yet; it has its parent's CPUs of before, and the kernel does
-/// not correct them where the parent was moved to the first cpuset meanwhile (`cpuset_fork` of
+/// Gives CPUs to threads that a group of ours has left behind. A child that is being created is not
+/// listed in its parent's group yet. It has the CPUs that its parent had before, and the kernel
+/// does not correct them if the parent was moved to the root cpuset meanwhile (`cpuset_fork` of
 /// kernel/cgroup/cpuset.c).
 ///
 /// Such a thread descends from those that were `moved`, was not `listed` in the group, and has
-/// just its CPUs (`held`), which its creator has not any more.
+/// exactly the group's CPUs (`held`), which its creator no longer has.
 pub(super) fn widen(
     moved: &BTreeSet<i32>,
     listed: &BTreeSet<i32>,
@@ -252,7 +253,7 @@ pub(super) fn widen(
                 }
             }
         }
-        // A creation that is under way takes a moment until it can be seen.
+        // A process that is being created takes a moment to become visible.
         quiet = if changed { 0 } else { quiet + 1 };
         if quiet == QUIET {
             break;
@@ -271,7 +272,7 @@ fn parent_of(pid: i32) -> Option<i32> {
     procfs::process::Process::new(pid).ok()?.stat().ok().map(|stat| stat.ppid)
 }
 
-/// Threads of a process and of all that descend from it.
+/// Threads of a process and of all its descendants.
 fn with_descendants(pid: i32) -> Vec<i32> {
     let Ok(tree) = Tree::of(&[pid]) else { return Vec::new() };
     tree.threads().collect()
@@ -311,7 +312,7 @@ mod tests {
     fn what_was_set_is_known_while_a_cpu_goes() {
         let me = std::process::id().cast_signed();
         let own = affinity_of(me).unwrap();
-        // The list and the mask differ for a moment: here for good.
+        // The list and the mask differ for a moment; in this test they differ permanently.
         let file = tempfile::NamedTempFile::new().unwrap();
         let first = own.iter().next().unwrap().0.to_string();
         fs::write(file.path(), &first).unwrap();
@@ -349,7 +350,7 @@ mod tests {
 
     impl Drop for ProcessTree {
         fn drop(&mut self) {
-            // The end of its input ends the child, and that the shell.
+            // The end of its input ends the child, which ends the shell.
             drop(self.shell.stdin.take());
             let _ = self.shell.wait();
         }
@@ -367,10 +368,10 @@ mod tests {
         let (moved, none) = (BTreeSet::from([tree.pid()]), BTreeSet::new());
         let mask = || mask_of(tree.child).unwrap();
         affinity::set(tree.child, one.as_words()).unwrap();
-        // What was moved with the group has its affinity from the program.
+        // A thread that was moved with the group has its affinity from the program.
         widen(&moved, &BTreeSet::from([tree.child]), &one, &all).unwrap();
         assert_eq!(mask(), one);
-        // So has the child of one that has the same.
+        // So does a child whose parent has the same affinity.
         affinity::set(tree.pid(), one.as_words()).unwrap();
         widen(&moved, &BTreeSet::from([tree.pid()]), &one, &all).unwrap();
         assert_eq!(mask(), one);

@@ -1,16 +1,16 @@
-//! CPUs by a control group.
+//! Holds a target on its CPUs by a control group.
 //!
 //! Sources: Documentation/admin-guide/cgroup-v2.rst (cpuset, "no internal processes"),
 //! Documentation/admin-guide/cgroup-v1/cpusets.rst, cgroups(7).
 //!
-//! In version 1 a group of ours is made below the target's: the cpuset hierarchy is one of its
-//! own, so that nothing but its CPUs changes. In version 2 a group has all controllers: moving
-//! a target to another would take it out of its limits. So its own group is used where it
-//! is alone in it (a service), and a child is made at the root only, which has no limits.
+//! In version 1 a new group is made below the target's. The cpuset hierarchy is separate there, so
+//! only the target's CPUs change. In version 2 a group has all controllers, so moving a target to
+//! another group would remove its limits. Therefore the target's own group is used if the target is
+//! alone in it (a service), and a child group is made only at the root, which has no limits.
 //!
 //! A `cpuset.cpus` that was empty, as systemd leaves it, cannot be emptied again while processes
-//! are in the group: `validate_change` of kernel/cgroup/cpuset.c refuses with `ENOSPC`. What limits
-//! nothing has the same effect: all CPUs that may ever be there.
+//! are in the group: `validate_change` of kernel/cgroup/cpuset.c refuses with `ENOSPC`. Setting it
+//! to all possible CPUs has the same effect.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -30,25 +30,25 @@ use super::groups::{
 use super::{Notes, ONLINE, POSSIBLE, affinity};
 use crate::CoresError;
 
-/// Rounds in which processes are moved: they may fork meanwhile.
+/// Most rounds in which processes are moved; they may fork meanwhile.
 const ROUNDS: u32 = 20;
 
 /// A group whose CPUs are set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpuset {
     version: Version,
-    /// Whose CPUs are set.
+    /// The group whose CPUs are set.
     group: PathBuf,
     /// Where the target was: the parent of a group of ours, or the group itself.
     origin: PathBuf,
-    /// The same two as the kernel names them (`/proc/PID/cgroup`).
+    /// Both groups as the kernel names them (`/proc/PID/cgroup`).
     paths: Paths,
-    /// What was in `cpuset.cpus` of a group that was there before.
+    /// The original `cpuset.cpus` of a group that existed before.
     before: String,
-    /// What was set last in a group that was there before, and, until that is done, what was set
-    /// before it.
+    /// The last set in a group that existed before, preceded by the one before it until the change
+    /// is complete.
     held: Vec<CpuSet>,
-    /// Whether the controller was switched on for it.
+    /// Whether the controller was switched on for the group.
     enabled: bool,
 }
 
@@ -60,7 +60,7 @@ struct Paths {
 }
 
 impl Cpuset {
-    /// Looks where the target is, and whether that can be used.
+    /// Finds the target's group and checks whether it can be used.
     pub(super) fn plan(version: Version, root: i32, tree: &Tree) -> Result<Self, String> {
         let fail = |cause: &str| format!("{}: {cause}", version.name());
         let (origin, path) =
@@ -96,7 +96,7 @@ impl Cpuset {
         if !has(&controllers.unwrap_or_default()) {
             return Err(fail("the cpuset controller is not there"));
         }
-        // The root alone has no type.
+        // Only the root has no type.
         if !origin.join("cgroup.type").exists() {
             writable(origin.join("cgroup.procs"))?;
             let subtree = origin.join("cgroup.subtree_control");
@@ -138,7 +138,7 @@ impl Cpuset {
         self.enter(tree)
     }
 
-    /// Moves those members of the target that are where it was.
+    /// Moves the target's processes that are still in the original group.
     fn enter(&self, tree: &Tree) -> Result<(), CoresError> {
         let target = self.group.join("cgroup.procs");
         for _ in 0..ROUNDS {
@@ -165,7 +165,7 @@ impl Cpuset {
         format!("{}, {}", self.version.name(), self.group.display())
     }
 
-    /// CPUs of the group above.
+    /// The CPUs of the parent group.
     pub(super) fn available(&self) -> Result<CpuSet, CoresError> {
         let above = read_set(&self.above())?;
         if self.is_ours() {
@@ -175,7 +175,7 @@ impl Cpuset {
         Ok(if own.is_empty() { above } else { above.intersection(&own) })
     }
 
-    /// The file with the CPUs of the group above.
+    /// The file with the CPUs of the parent group.
     fn above(&self) -> PathBuf {
         let effective = self.version.effective();
         if self.is_ours() {
@@ -185,7 +185,7 @@ impl Cpuset {
         above.filter(|path| path.exists()).unwrap_or_else(|| ONLINE.into())
     }
 
-    /// Where it shows that the CPUs above, those of the group or the target's group are others.
+    /// The files that change when the parent's CPUs, the group's CPUs or the target's group change.
     pub(super) fn watched(&self, root: i32) -> [PathBuf; 3] {
         let own = self.group.join("cpuset.cpus");
         [self.above(), own, format!("/proc/{}/cgroup", task_with_memory(root)).into()]
@@ -195,19 +195,18 @@ impl Cpuset {
         path_of(self.version, pid).is_some_and(|own| own == path)
     }
 
-    /// Says which CPUs come next.
+    /// Records which CPUs come next.
     pub(super) fn announce(&mut self, cpus: &CpuSet) {
         self.held.retain(|held| held != cpus);
         self.held.push(cpus.clone());
     }
 
-    /// Whether this text of `cpuset.cpus` was written here.
+    /// Whether numapilot wrote this text of `cpuset.cpus`.
     fn is_held(&self, text: &str) -> bool {
         CpuSet::parse_list(text).is_ok_and(|cpus| self.held.contains(&cpus))
     }
 
-    /// Writes the CPUs where they are not in effect, which a CPU that went offline may have
-    /// changed.
+    /// Writes the CPUs unless they are in effect. A CPU that went offline may have changed that.
     pub(super) fn set(&mut self, root: i32, cpus: &CpuSet, tree: &Tree) -> Result<(), CoresError> {
         let moved = || CoresError::MovedAway { group: self.group.clone() };
         if !self.group.is_dir() {
@@ -228,11 +227,12 @@ impl Cpuset {
         if is_in(root) || tree.pids().any(is_in) {
             return Ok(());
         }
-        // What has ended is in no group.
+        // A process that has ended is in no group.
         if !tree.pids().any(runs) {
             return Err(CoresError::Gone);
         }
-        // cgroup v1: the last CPU of a group went offline, and its processes to its parent.
+        // cgroup v1: the last CPU of the group went offline, and the kernel moved its processes to
+        // the parent.
         if held.is_empty() && self.is_ours() {
             return self.enter(tree);
         }
@@ -242,7 +242,7 @@ impl Cpuset {
     pub(super) fn put_back(&self) -> Result<Notes, CoresError> {
         let file = self.group.join("cpuset.cpus");
         if !self.is_ours() {
-            // With the group or its controller what was set in it is gone.
+            // If the group or its controller is gone, so is the setting.
             return if file.exists() { self.put_back_own(&file) } else { Ok(Notes::new()) };
         }
         if self.group.is_dir() {
@@ -251,7 +251,7 @@ impl Cpuset {
         self.disable()
     }
 
-    /// Of a group that was there before: as it was, unless somebody else has changed it since.
+    /// Puts back a group that existed before, unless somebody else has changed it since.
     fn put_back_own(&self, file: &Path) -> Result<Notes, CoresError> {
         let now = read(file)?;
         let now = now.trim();
@@ -278,16 +278,16 @@ impl Cpuset {
         }
     }
 
-    /// Sets a group that the kernel does not let be emptied to what has the same effect: all CPUs
-    /// that may ever be there. Where a neighbour has some of them to itself (a partition), to those
-    /// that the group above has now.
+    /// Sets a group that the kernel does not let be emptied to a value with the same effect: all
+    /// possible CPUs. If a neighbour has some of them to itself (a partition), it uses the CPUs
+    /// that the parent group has now.
     fn unlimited(&self, file: &Path) -> Result<CpuSet, CoresError> {
         let above = self.above();
         let mut result = Ok(CpuSet::new());
         for source in [Path::new(POSSIBLE), &above] {
             let cpus = read_set(source)?;
             result = write(file, &cpus.to_string()).map(|()| cpus);
-            // What is in effect counts, not what was written.
+            // The CPUs in effect count, not those written.
             let effective = read_set(&self.group.join(self.version.effective()))?;
             if result.is_ok() && effective == read_set(&above)? {
                 return result;
@@ -300,7 +300,7 @@ impl Cpuset {
         })
     }
 
-    /// Moves the target back from a group of ours, and removes that.
+    /// Moves the target back from a group of ours and removes the group.
     fn leave(&self) -> Result<(), CoresError> {
         let held = read_set(&self.group.join(self.version.effective())).unwrap_or_default();
         let origin = self.origin.join("cgroup.procs");
@@ -330,7 +330,7 @@ impl Cpuset {
         numbers(&self.group.join(name))
     }
 
-    /// Switches the controller off where it was off, and where nobody else has come to use it.
+    /// Switches the controller off if it was off before and nobody else uses it by now.
     fn disable(&self) -> Result<Notes, CoresError> {
         if !self.enabled || has_ours(&self.origin) {
             return Ok(Notes::new());
@@ -351,8 +351,8 @@ impl Cpuset {
         }
     }
 
-    /// A group can be removed when the last of its processes has been buried, which takes the
-    /// kernel a moment.
+    /// Removes the group. The kernel allows that once the last process has been reaped, which takes
+    /// a moment.
     fn remove(&self) -> Result<(), CoresError> {
         let mut result = Ok(());
         for _ in 0..100 {
@@ -374,7 +374,7 @@ impl Cpuset {
     }
 }
 
-/// Whether any thread may use less than its group.
+/// Whether any thread may use fewer CPUs than its group.
 fn has_own_affinity(tree: &Tree, group: &Path, version: Version) -> bool {
     let Ok(all) = read_set(&group.join(version.effective())) else { return false };
     tree.threads().any(|tid| {
@@ -386,7 +386,7 @@ fn has_own_affinity(tree: &Tree, group: &Path, version: Version) -> bool {
 mod tests {
     use super::*;
 
-    /// A group that was there before, with plain files.
+    /// A group that existed before, made of plain files.
     fn group(directory: &Path, before: &str, now: &str) -> Cpuset {
         fs::write(directory.join("cpuset.cpus"), now).unwrap();
         let path = "/a".to_owned();

@@ -13,16 +13,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::CoresError;
 
-/// What our groups are called.
+/// Prefix of the names of our groups.
 pub(super) const PREFIX: &str = "numapilot-cores-";
 
 /// The versions of control groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Version {
-    /// A hierarchy for each controller.
+    /// One hierarchy for each controller.
     V1,
-    /// One for all.
+    /// One hierarchy for all controllers.
     V2,
 }
 
@@ -34,7 +34,7 @@ impl Version {
         }
     }
 
-    /// The file of a group with the CPUs that it really has.
+    /// The file with a group's effective CPUs.
     pub(super) const fn effective(self) -> &'static str {
         match self {
             Self::V1 => "cpuset.effective_cpus",
@@ -49,7 +49,7 @@ pub(super) fn path_of(version: Version, pid: i32) -> Option<String> {
         Version::V1 => controllers.iter().any(|name| name == "cpuset"),
         Version::V2 => controllers.iter().all(String::is_empty),
     };
-    // That of a first thread which has ended is the root of the hierarchy.
+    // The group of a first thread that has ended is the root of the hierarchy.
     let groups = Process::new(task_with_memory(pid)).ok()?.cgroups().ok()?;
     Some(groups.into_iter().find(|group| is_cpuset(&group.controllers))?.pathname)
 }
@@ -71,7 +71,7 @@ pub(super) fn group_of(version: Version, pid: i32) -> Option<(PathBuf, String)> 
         mount.fs_type == kind
             && (version == Version::V2 || mount.super_options.contains_key("cpuset"))
     })?;
-    // Outside of what is mounted here (a container) there is nothing to be done.
+    // A group outside the mounted part of the hierarchy (in a container) cannot be used.
     let below = path.strip_prefix(mount.root.trim_end_matches('/'))?.trim_matches('/');
     if below.split('/').any(|part| part == "..") {
         return None;
@@ -84,13 +84,14 @@ pub(super) fn processes(group: &Path) -> Vec<i32> {
     numbers(&group.join("cgroup.procs"))
 }
 
-/// A number in each line. 0 is a process of another PID namespace.
+/// Reads one process ID per line; 0 stands for a process of another PID namespace.
 pub(super) fn numbers(path: &Path) -> Vec<i32> {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid > 0).collect()
 }
 
-/// Whether a group in version 2 has CPUs or memory nodes set, or hands the controller on.
+/// Whether a group in version 2 limits CPUs or memory nodes, or passes the controller to its
+/// children.
 pub(super) fn limits_cpus(group: &Path) -> bool {
     let text = |name: &str| fs::read_to_string(group.join(name)).unwrap_or_default();
     let is_set = |name: &&str| !text(name).trim().is_empty();
@@ -98,8 +99,8 @@ pub(super) fn limits_cpus(group: &Path) -> bool {
         || text("cgroup.subtree_control").split_whitespace().any(|name| name == "cpuset")
 }
 
-/// The file with the CPUs of the cpuset that a process is in, and whether that is the first one,
-/// which has all: there the kernel leaves affinities as they were set.
+/// The file with the CPUs of a process's cpuset, and whether that is the root cpuset. In the root
+/// cpuset, which has all CPUs, the kernel leaves affinities as they were set.
 pub(super) fn bounds_of(pid: i32) -> Option<(PathBuf, bool)> {
     [Version::V1, Version::V2].into_iter().find_map(|version| {
         let (group, _) = group_of(version, pid)?;
@@ -113,7 +114,7 @@ pub(super) fn bounds_of(pid: i32) -> Option<(PathBuf, bool)> {
     })
 }
 
-/// Processes that threads of these have started and that live.
+/// Live child processes of all threads of these processes.
 pub(super) fn children_of(pids: &[i32]) -> Vec<i32> {
     let tasks = |pid: &i32| fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
     let children = |task: fs::DirEntry| fs::read_to_string(task.path().join("children")).ok();
@@ -138,7 +139,7 @@ pub(super) fn has_ours(group: &Path) -> bool {
     directories(group).any(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX))
 }
 
-/// Moves a process; whether it was still there.
+/// Moves a process. Returns whether it still existed.
 pub(super) fn join(procs: &Path, pid: i32) -> Result<bool, CoresError> {
     match write(procs, &pid.to_string()) {
         Ok(()) => Ok(true),
@@ -162,7 +163,7 @@ pub(super) fn read(path: &Path) -> Result<String, CoresError> {
 }
 
 pub(super) fn write(path: &Path, text: &str) -> Result<(), CoresError> {
-    // Without O_CREAT: only what the kernel has there.
+    // Without O_CREAT: only files that the kernel provides are written.
     let opened = OpenOptions::new().write(true).open(path);
     opened.and_then(|mut open| open.write_all(text.as_bytes())).map_err(file("writing", path))
 }

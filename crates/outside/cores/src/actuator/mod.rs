@@ -1,4 +1,4 @@
-//! Holding a target on its CPUs, and letting it go again.
+//! Holds a target on its CPUs, and releases it.
 //!
 //! ```text
 //!  cgroup v2   its own group if it is alone in it, else (at the root) a child group
@@ -6,8 +6,8 @@
 //!  affinity    sched_setaffinity over every thread
 //! ```
 //!
-//! A [`Hold`] says what was changed, and is all that it takes to put it back: it is kept in
-//! a record on disk, so that it can be put back for a daemon that was killed, too.
+//! A [`Hold`] describes what was changed, which is all that is needed to put it back. It is kept in
+//! a record on disk, so the changes of a daemon that was killed can be put back too.
 
 mod affinity;
 mod cpuset;
@@ -25,15 +25,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::CoresError;
 
-/// What is not exactly as it was before, and why; for people.
+/// What could not be put back exactly, and why, as text for people.
 pub type Notes = Vec<String>;
 
-/// CPUs that may ever be there.
+/// All possible CPUs, including those that can be added later.
 const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
-/// CPUs that are switched on.
+/// CPUs that are online.
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 
-/// The ways.
+/// The ways to hold a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// The cpuset controller of cgroup v2.
@@ -45,7 +45,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// In the order in which they are tried.
+    /// All ways, in the order in which they are tried.
     pub const ALL: [Self; 3] = [Self::CgroupV2, Self::CgroupV1, Self::Affinity];
 }
 
@@ -53,18 +53,18 @@ impl Way {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hold {
-    /// A group's CPUs.
+    /// The CPUs of a group.
     Cpuset(Cpuset),
-    /// Threads' affinity.
+    /// The affinity of the threads.
     Affinity(Affinity),
 }
 
 impl Hold {
-    /// The first way that works for a target, or the one that is asked for. Nothing but
-    /// groups is made yet: a record of it has to be written first.
+    /// Plans the first way that works for a target, or the one that is asked for. Nothing is
+    /// changed yet, because a record has to be written first.
     ///
     /// # Errors
-    /// [`CoresError::NoWay`] with the cause of each.
+    /// [`CoresError::NoWay`] with the cause for each way.
     pub fn plan(root: i32, tree: &Tree, asked: Option<Way>) -> Result<Self, CoresError> {
         let ways: Vec<Way> = asked.map_or(Way::ALL.to_vec(), |way| vec![way]);
         let mut causes = Vec::new();
@@ -82,10 +82,10 @@ impl Hold {
         Err(CoresError::NoWay { pid: root, causes: causes.join("; ") })
     }
 
-    /// Takes hold; the record is on disk by now.
+    /// Takes hold of the target. The record must be on disk.
     ///
     /// # Errors
-    /// [`CoresError`]; what was changed has to be put back.
+    /// [`CoresError`]; the caller has to put back what was changed.
     pub fn begin(&self, tree: &Tree) -> Result<(), CoresError> {
         match self {
             Self::Cpuset(cpuset) => cpuset.begin(tree),
@@ -93,7 +93,7 @@ impl Hold {
         }
     }
 
-    /// Its way, for people.
+    /// Describes the way, for people.
     #[must_use]
     pub fn describe(&self) -> String {
         match self {
@@ -102,7 +102,8 @@ impl Hold {
         }
     }
 
-    /// CPUs that the target may have at this moment: online, and what it was allowed before.
+    /// CPUs that the target may use at the moment: those that are online and that it was allowed
+    /// before.
     ///
     /// # Errors
     /// [`CoresError`].
@@ -115,7 +116,7 @@ impl Hold {
         Ok(allowed.intersection(&online))
     }
 
-    /// The files whose text changes when [`Hold::available`] does, or when the target is no more
+    /// The files whose text changes when [`Hold::available`] does, or when the target is no longer
     /// where it was put.
     #[must_use]
     pub fn watched(&self, root: i32) -> Vec<PathBuf> {
@@ -127,7 +128,7 @@ impl Hold {
         paths
     }
 
-    /// Says which CPUs come next; to be recorded before [`Hold::set`].
+    /// Notes which CPUs come next. The record has to be saved before [`Hold::set`].
     pub fn announce(&mut self, cpus: &CpuSet, tree: &Tree) {
         match self {
             Self::Cpuset(cpuset) => cpuset.announce(cpus),
@@ -135,7 +136,7 @@ impl Hold {
         }
     }
 
-    /// Takes in processes that the target has got since; to be recorded.
+    /// Takes in processes that the target has started since. The record has to be saved afterwards.
     pub fn take_in(&mut self, tree: &Tree) {
         match self {
             Self::Cpuset(_) => {}
@@ -143,8 +144,8 @@ impl Hold {
         }
     }
 
-    /// Puts the target on these CPUs and sees to it that it stays there; threads that have an
-    /// affinity of their own.
+    /// Puts the target on these CPUs. Returns the number of threads that have an affinity of their
+    /// own.
     ///
     /// # Errors
     /// [`CoresError`].
@@ -155,8 +156,8 @@ impl Hold {
         }
     }
 
-    /// How many threads have an affinity of their own. One that was begun while the target was put
-    /// on these CPUs, and is not there yet, is put there.
+    /// Puts threads on these CPUs that were being created when the CPUs were set. Returns the
+    /// number of threads that have an affinity of their own.
     ///
     /// # Errors
     /// [`CoresError`].
@@ -167,19 +168,19 @@ impl Hold {
         }
     }
 
-    /// Whether the target is still where it was put; else it is put there again.
+    /// Checks that the target is still where it was put, and puts it there again otherwise.
     ///
     /// # Errors
     /// [`CoresError`].
     pub fn keep(&mut self, root: i32, cpus: &CpuSet, tree: &Tree) -> Result<(), CoresError> {
         match self {
             Self::Cpuset(cpuset) => cpuset.set(root, cpus, tree),
-            // New threads inherit it.
+            // New threads inherit the affinity.
             Self::Affinity(_) => Ok(()),
         }
     }
 
-    /// Whether the target has processes that the record does not know.
+    /// Whether the target has processes that are not recorded.
     #[must_use]
     pub fn is_behind(&self, tree: &Tree) -> bool {
         match self {
@@ -188,10 +189,10 @@ impl Hold {
         }
     }
 
-    /// Puts back what was changed; what is not as it was for all that.
+    /// Puts back what was changed. Returns what could not be put back exactly.
     ///
     /// # Errors
-    /// [`CoresError`]; it can be tried again.
+    /// [`CoresError`]; the caller can try again.
     pub fn put_back(&self) -> Result<Notes, CoresError> {
         match self {
             Self::Cpuset(cpuset) => cpuset.put_back(),
@@ -199,8 +200,7 @@ impl Hold {
         }
     }
 
-    /// The directory where the kernel keeps the target's accounts, and no one else's: its
-    /// group in cgroup v2.
+    /// The directory in which the kernel accounts for the target alone: its group in cgroup v2.
     #[must_use]
     pub fn accounts(&self) -> Option<PathBuf> {
         match self {

@@ -1,62 +1,62 @@
-//! The rule of default mode: a band of utilisation, as many cores at once as it takes, and
-//! no step without evidence that it helps.
+//! The rule of default mode: keep the utilisation within a band, change by as many cores at once as
+//! needed, and take no step without evidence that it helps.
 //!
 //! Sources: prt-pro (the states); Qin et al., "Arachne: Core-Aware Thread Management" (OSDI
 //! 2018), section 5.3 (a core is released only when the load is clearly below the one at
 //! which it had to be added); Documentation/accounting/psi.rst (pressure).
 //!
-//! - With W busy cores the paper's thresholds call everything from W/0.7 to W/0.1 cores
-//!   stable: after a burst nothing is given back. The band is 45 to 70 %.
-//! - More: when the cores are busy *and* threads wait. As many as the threads that ran and
-//!   waited, also where they waited behind other programs; where it is not known how many wait, the load decides, and threefold when all
-//!   cores were busy.
-//! - Fewer: half of what is too much in each tick, by the largest load of the last four: what
-//!   comes and goes from tick to tick keeps its cores.
-//! - A growth that raised neither W nor the memory traffic while threads still wait (they
-//!   are pinned, or wait for something else) is taken back; a release that made threads
-//!   wait, too. Either is then not tried for some ticks, twice as many each time.
+//! - With W busy cores, the paper's thresholds treat any number of cores from W/0.7 to W/0.1 as
+//!   stable, so nothing is given back after a burst. The band here is 45 to 70 %.
+//! - Grow when the cores are busy *and* threads wait, to as many cores as there were threads that
+//!   ran or waited, even if they waited behind other programs. If the number of waiting threads is
+//!   unknown, the load decides; if all cores were busy, the number is tripled.
+//! - Shrink by half of the excess in each tick, judged by the largest load of the last four ticks.
+//!   A load that comes and goes from tick to tick keeps its cores.
+//! - Take back a growth that raised neither W nor the memory traffic while threads still wait (they
+//!   are pinned, or wait for something else), and a release that made threads wait. Neither is
+//!   tried again for some ticks; the pause doubles each time.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::{Decision, Limits, Load, Thresholds, Why};
 use crate::net::Verdict;
 
-/// Ticks whose largest load decides on fewer cores.
+/// The largest load of this many ticks decides on fewer cores.
 const PEAK_TICKS: usize = 4;
-/// Waiting that is none: 5 % of the time, or 5 % of a thread for each core.
+/// Waiting below this counts as none: 5 % of the time, or 5 % of a thread per core.
 const NO_PRESSURE: f64 = 0.05;
-/// All cores are busy: nobody knows how many more would be.
+/// Utilisation at which all cores are busy, and the number of cores needed is unknown.
 const SATURATED: f64 = 0.95;
-/// What saturated cores are multiplied by, then.
+/// Factor of growth in that case.
 const BLIND_GROWTH: u32 = 3;
-/// How far a load must be below the one that made the target grow, for each core.
+/// How far the load per core must be below the one that made the target grow.
 const MARGIN: f64 = 0.09;
-/// Ticks for which that load is remembered: what the target does may change.
+/// Ticks for which that load is remembered, because the target may change its work.
 const MEMORY_TICKS: u64 = 600;
-/// Share of a new core that must have been used for the growth to have brought something.
+/// Share of a new core that must be in use for the growth to count as useful.
 const LEAST_USE: f64 = 0.1;
-/// Growth of memory traffic that counts as something.
+/// Growth of memory traffic that counts as useful.
 const LEAST_TRAFFIC: f64 = 1.05;
-/// Change of the load that makes everything new.
+/// Relative change of the load after which earlier experience does not apply.
 const NEW_LOAD: f64 = 0.25;
-/// Ticks without another try after one that did not help.
+/// Shortest and longest pause in ticks after a step that did not help.
 const PAUSE_TICKS: (u64, u64) = (10, 640);
 
-/// The rule with what it remembers.
+/// The rule with its memory.
 #[derive(Clone, Debug)]
 pub struct Band {
     thresholds: Thresholds,
     tick: u64,
     /// Loads of the last ticks.
     recent: VecDeque<f64>,
-    /// Number of cores, and the load at which they were too few, and when.
+    /// For each number of cores, the load at which they were too few, and when.
     too_few: BTreeMap<u32, (f64, u64)>,
     last: Option<Step>,
     growth: Pause,
     release: Pause,
 }
 
-/// What was done in the last tick.
+/// The step of the last tick.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     from: u32,
@@ -64,12 +64,12 @@ struct Step {
     load: Load,
 }
 
-/// When something may be tried again.
+/// A pause before a step is tried again.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pause {
     until: u64,
     ticks: u64,
-    /// The load that it is about.
+    /// The load to which it applies.
     busy: f64,
 }
 
@@ -79,7 +79,7 @@ impl Pause {
         (self.until, self.busy) = (tick + self.ticks, busy);
     }
 
-    /// Whether it is on; another load ends it.
+    /// Whether the pause lasts. A different load ends it.
     fn is_on(&mut self, tick: u64, busy: f64) -> bool {
         if (busy - self.busy).abs() > NEW_LOAD * self.busy.max(1.0) {
             *self = Self::default();
@@ -92,7 +92,7 @@ impl Band {
     /// The band of default mode.
     pub const THRESHOLDS: Thresholds = Thresholds { idle: 0.45, overload: 0.70 };
 
-    /// The rule with a band of its own.
+    /// The rule with its own band.
     #[must_use]
     pub fn new(thresholds: Thresholds) -> Self {
         Self {
@@ -106,7 +106,7 @@ impl Band {
         }
     }
 
-    /// What follows from a tick in which the target had `cores`.
+    /// Decides after a tick in which the target had `cores`.
     pub fn decide(&mut self, load: &Load, cores: u32, limits: Limits) -> Decision {
         self.tick += 1;
         let last = self.last.take().filter(|step| step.to == cores);
@@ -128,7 +128,7 @@ impl Band {
         decision
     }
 
-    /// Whether the last step is to be taken back.
+    /// Returns a decision if the last step is to be taken back.
     fn judge(&mut self, step: Step, load: &Load, busy: f64, cores: u32) -> Option<Decision> {
         let before = step.load.busy?;
         let pressed = waits(load, cores) == Some(true);
@@ -139,7 +139,7 @@ impl Band {
                 (Some(before), Some(now)) => now > before * LEAST_TRAFFIC,
                 _ => false,
             };
-            // What it gets of cores that others use as well is up to them.
+            // If others use the cores too, its share of them is up to the others.
             let shared = before < SATURATED * f64::from(step.from);
             // Less load than before is no proof: the burst may be over.
             if !pressed || used || traffic || shared || busy < before * (1.0 - NEW_LOAD) {
@@ -165,7 +165,7 @@ impl Band {
             Verdict::of(Some(utilisation), self.thresholds.idle, self.thresholds.overload)
         };
         let waits = waits(load, cores);
-        // Where other programs use its cores as well, a target looks idle while it waits.
+        // If other programs use its cores too, a target looks idle while it waits.
         let demand = busy + load.waiting.or(load.pressure).unwrap_or(0.0);
         let verdict = match of(busy) {
             _ if waits == Some(true) && of(demand) == Verdict::Overload => Verdict::Overload,
@@ -196,7 +196,7 @@ impl Band {
         }
     }
 
-    /// Cores for the threads that ran and waited.
+    /// The number of cores for the threads that ran and waited.
     fn needed(&self, load: &Load, busy: f64, cores: u32) -> u32 {
         let needed = match load.waiting {
             Some(waiting) => whole(busy + waiting),
@@ -206,10 +206,10 @@ impl Band {
         needed.max(cores + 1)
     }
 
-    /// Half of what is too much, as far as was not too few before.
+    /// Releases half of the excess, but keeps a number that was too few before.
     fn fewer(&self, busy: f64, cores: u32, limits: Limits) -> Decision {
         let excess = f64::from(cores) - busy / self.middle();
-        // With fewer than this they would be too busy again.
+        // With fewer cores than this, they would be too busy again.
         let least = whole(busy / self.thresholds.overload).max(limits.minimum);
         let goal = cores.saturating_sub(whole(excess / 2.0)).max(least);
         let mut wanted = cores;
@@ -229,7 +229,7 @@ impl Band {
         })
     }
 
-    /// `cores` were too few for a load, and so is every number below it.
+    /// Remembers that `cores` and every lower number were too few for a load.
     fn remember(&mut self, cores: u32, enough: u32, load: f64) {
         for few in (cores..enough).take_while(|few| *few == cores || f64::from(*few) < load) {
             self.too_few.insert(few, (load.min(f64::from(few)), self.tick));
@@ -241,14 +241,14 @@ impl Band {
     }
 }
 
-/// Whether threads wait for a core; `None` where nothing tells.
+/// Whether threads wait for a core; `None` if unknown.
 fn waits(load: &Load, cores: u32) -> Option<bool> {
     let share = load.pressure.or(load.waiting.map(|waiting| waiting / f64::from(cores.max(1))))?;
     Some(share > NO_PRESSURE)
 }
 
-/// Rounded up to whole cores; the small part that arithmetic adds does not count.
+/// Rounds up to whole cores, ignoring rounding errors of the arithmetic.
 fn whole(cores: f64) -> u32 {
-    // Saturates, also for what is no number.
+    // The cast saturates, and NaN becomes 0.
     (cores - 1e-9).ceil() as u32
 }

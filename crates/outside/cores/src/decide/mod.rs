@@ -1,4 +1,4 @@
-//! How many cores a target should have: the paper's rule, and a better one.
+//! Decides how many cores a target should have, by the paper's rule or by an improved one.
 
 mod band;
 mod paper;
@@ -10,10 +10,10 @@ use serde::Serialize;
 
 use crate::net::Verdict;
 
-/// What was seen of a target in one tick.
+/// The measured load of a target in one tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Load {
-    /// Cores that it kept busy (CPU time over time): W. `None` for no sample.
+    /// Cores that it kept busy (CPU time over time): W. `None` without a sample.
     pub busy: Option<f64>,
     /// Threads that were ready to run and had no core, on average.
     pub waiting: Option<f64>,
@@ -24,14 +24,14 @@ pub struct Load {
 }
 
 impl Load {
-    /// Busy share of so many cores: u.
+    /// Busy share of `cores`: u.
     #[must_use]
     pub fn utilisation(&self, cores: u32) -> Option<f64> {
         self.busy.map(|busy| busy / f64::from(cores.max(1)))
     }
 }
 
-/// Cores that a target may have.
+/// The range of cores that a target may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Fewest, at least 1.
@@ -56,30 +56,30 @@ pub enum Why {
     /// There was no sample.
     #[default]
     NoSample,
-    /// It was started a moment ago, and counts its cores.
+    /// It has just started, and counts the cores.
     Starts,
     /// The load is between the thresholds.
     InBand,
     /// The cores are too busy.
     Busy,
-    /// The cores are busy, and no thread waits for one more.
+    /// The cores are busy, but no thread waits for another.
     NobodyWaits,
-    /// More cores brought nothing.
+    /// More cores did not help.
     NoGain,
-    /// The cores have too little to do.
+    /// The cores are too idle.
     Unused,
     /// Threads would wait, as they did with so few cores before.
     Remembered,
     /// Threads wait although cores are idle: others use them.
     Contended,
-    /// Threads waited after cores were released: they are given back.
+    /// Threads waited after cores were released, so they are given back.
     PutBack,
-    /// A release was put back: for some ticks none is tried.
+    /// A release was undone, so none is tried for some ticks.
     BackingOff,
 }
 
 impl Why {
-    /// As it is shown.
+    /// The text that is shown to the user.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -98,19 +98,19 @@ impl Why {
     }
 }
 
-/// What follows from a tick.
+/// The decision after a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// The state of the target.
     pub verdict: Verdict,
     /// Cores that it should have.
     pub wanted: u32,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
 impl Decision {
-    /// A program that starts has all cores.
+    /// The decision for a program that starts: it has all cores.
     #[must_use]
     pub const fn starts(cores: u32) -> Self {
         Self::stay(Verdict::Stable, cores, Why::Starts)
@@ -121,18 +121,19 @@ impl Decision {
     }
 }
 
-/// Either rule.
+/// One of the two rules.
 #[derive(Clone, Debug)]
 pub enum Controller {
-    /// The paper's.
+    /// The paper's rule.
     Paper(Paper),
-    /// The better one.
+    /// The improved rule.
     Band(Band),
 }
 
 impl Controller {
-    /// What follows from the first load of a program that has just started, with all cores. The
-    /// published net begins with the fewest: it would keep what 10 % of the load asks for.
+    /// Decides after the first load of a program that has just started, with all cores. The
+    /// published net begins with the fewest cores, because it would keep them down to a load of 10
+    /// %.
     pub fn begin(&mut self, load: &Load, cores: u32, limits: Limits) -> Decision {
         match self {
             Self::Paper(_) => {
@@ -142,7 +143,7 @@ impl Controller {
         }
     }
 
-    /// What follows from the load of a tick in which the target had `cores`.
+    /// Decides after a tick in which the target had `cores`.
     pub fn decide(&mut self, load: &Load, cores: u32, limits: Limits) -> Decision {
         match self {
             Self::Paper(paper) => paper.decide(load, cores, limits),

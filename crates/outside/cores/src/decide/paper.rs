@@ -1,11 +1,11 @@
-//! The published rule: a core more at thmax, a core less at thmin, one for each tick.
+//! The published rule: one core more at thmax, one core less at thmin, one step per tick.
 //!
 //! Source: prt-pro sections 3.1 and 4 (thmin = 10 %, thmax = 70 %).
 
 use super::{Decision, Limits, Load, Thresholds, Why};
 use crate::net::Verdict;
 
-/// The rule with its thresholds.
+/// The published rule with its thresholds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Paper {
     thresholds: Thresholds,
@@ -21,7 +21,7 @@ impl Paper {
         Self { thresholds }
     }
 
-    /// What follows from a tick.
+    /// Decides after a tick.
     #[must_use]
     pub fn decide(&self, load: &Load, cores: u32, limits: Limits) -> Decision {
         let utilisation = load.utilisation(cores);

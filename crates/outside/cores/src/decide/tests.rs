@@ -1,4 +1,4 @@
-//! Quality of control, in the simulator.
+//! Tests of the quality of control, in the simulator.
 
 use proptest::prelude::*;
 
@@ -20,7 +20,7 @@ fn cores(ticks: &[Tick]) -> Vec<u32> {
     ticks.iter().map(|tick| tick.cores).collect()
 }
 
-/// What a load took.
+/// The cost of serving a load.
 #[derive(Debug)]
 struct Cost {
     /// Cores, summed over ticks.
@@ -73,7 +73,8 @@ fn default_mode_serves_as_well_with_fewer_cores_than_the_paper() {
     for trace in [Trace::Step, Trace::Burst, Trace::Square, Trace::Sine, Trace::Database] {
         let (ours, theirs) = (cost(band(), trace), cost(paper(), trace));
         println!("{trace:?}: {ours:?}, the paper {theirs:?}");
-        // A load that changes is followed with a tick's delay; the recorded one does all the time.
+        // Control follows a changing load with a delay of one tick; the recorded load changes all
+        // the time.
         let delay = if trace == Trace::Database { 0.2 } else { 0.02 };
         assert!(ours.waited <= theirs.waited.max(delay), "{trace:?}: {ours:?}, {theirs:?}");
         let (cores, waited) = (ours.cores < theirs.cores, ours.waited < theirs.waited);
@@ -90,7 +91,7 @@ fn busy_cores_without_waiting_threads_get_no_more() {
     assert!(band().decide(&pressed, 4, LIMITS).wanted > 4);
 }
 
-/// Four threads pinned to one CPU: more cores bring nothing, and that is remembered.
+/// Four threads are pinned to one CPU: more cores do not help, and that is remembered.
 #[test]
 fn growth_that_brings_nothing_is_taken_back_and_seldom_tried() {
     let mut controller = band();
@@ -105,7 +106,7 @@ fn growth_that_brings_nothing_is_taken_back_and_seldom_tried() {
     assert!((2..=5).contains(&grown), "tried {grown} times");
 }
 
-/// A memory-bound load that uses what it gets, with more traffic, may keep it.
+/// A memory-bound load that uses its new cores, with more traffic, may keep them.
 #[test]
 fn growth_that_raises_the_traffic_is_kept() {
     let mut controller = band();
@@ -129,7 +130,7 @@ fn a_release_that_makes_threads_wait_is_put_back_at_once() {
     let pressed = Load { pressure: Some(0.4), ..quiet };
     let back = controller.decide(&pressed, fewer, LIMITS);
     assert_eq!((back.wanted, back.why), (8, Why::PutBack));
-    // And not tried again for ten ticks, unless the load is another.
+    // The step is not tried again for ten ticks, unless the load changes.
     for _ in 0..9 {
         assert_eq!(controller.decide(&quiet, 8, LIMITS).why, Why::BackingOff);
     }
@@ -145,7 +146,7 @@ fn no_sample_changes_nothing() {
     }
 }
 
-/// The published net begins with the fewest cores; the band goes on with what there is.
+/// The published net begins with the fewest cores; the band continues with the present number.
 #[test]
 fn a_program_that_has_started_goes_on_with_what_its_load_needs() {
     let load = Load { busy: Some(3.0), pressure: Some(0.0), ..Load::default() };
@@ -165,7 +166,7 @@ fn sight() -> impl Strategy<Value = Sight> {
 }
 
 proptest! {
-    /// A constant load settles within five ticks, is served, and stays.
+    /// A constant load settles within five ticks, is served, and stays there.
     #[test]
     fn a_constant_load_settles_and_stays(demand in 0.0..20.0f64, first in 1u32..=ALL, sight in sight()) {
         let ticks = simulate(&mut band(), &[demand; 200], LIMITS, first, sight);
@@ -178,8 +179,8 @@ proptest! {
         prop_assert!(f64::from(settled) <= (demand / 0.45).floor().max(1.0) + 1.0, "{} for {}", settled, demand);
     }
 
-    /// A target whose threads want all cores keeps them, whatever part of them others take, and
-    /// wherever that is seen.
+    /// A target whose threads want all cores keeps them, whatever part of them others take, and in
+    /// whichever figure that shows.
     #[test]
     fn a_target_that_wants_all_cores_keeps_them(
         taken in proptest::collection::vec(0.0..0.95f64, 1..100), more in 0.0..100.0f64, psi: bool
@@ -200,7 +201,7 @@ proptest! {
         }
     }
 
-    /// On larger machines cores come back by half the excess: a tick for each doubling.
+    /// On larger machines half the excess comes back in each tick: one tick per doubling.
     #[test]
     fn large_machines_settle_in_a_tick_for_each_doubling(share in 0.0..1.0f64, bits in 5u32..8) {
         let all = 1 << bits;
@@ -211,7 +212,7 @@ proptest! {
         prop_assert!(settled.iter().all(|c| *c == settled[0]), "{:?}", cores(&ticks));
     }
 
-    /// Whatever is seen, the limits hold, and the paper moves one core at a time.
+    /// The limits hold for any load, and the paper's rule moves one core at a time.
     #[test]
     fn limits_hold(
         loads in proptest::collection::vec((proptest::option::of(0.0..40.0f64), proptest::option::of(0.0..40.0f64), proptest::option::of(0.0..1.0f64), proptest::option::of(0.0..1e12f64)), 1..80),
@@ -230,7 +231,7 @@ proptest! {
         }
     }
 
-    /// After a step up to any load everybody is served within three ticks.
+    /// After a step up to any load, all threads are served within three ticks.
     #[test]
     fn any_step_up_is_served_within_three_ticks(low in 0.0..8.0f64, high in 8.0..=16.0f64, sight in sight()) {
         let demand: Vec<f64> = std::iter::repeat_n(low, 30).chain(std::iter::repeat_n(high, 30)).collect();
@@ -240,7 +241,7 @@ proptest! {
     }
 }
 
-/// One core that another program uses as well is not one core.
+/// A core that another program uses too is not a whole core.
 #[test]
 fn a_thread_that_others_keep_from_its_core_gets_another() {
     let half = Load { busy: Some(0.5), waiting: Some(0.5), ..Load::default() };
@@ -248,7 +249,7 @@ fn a_thread_that_others_keep_from_its_core_gets_another() {
     assert_eq!((decision.wanted, decision.why), (2, Why::Busy));
     let pressed = Load { busy: Some(0.5), pressure: Some(0.5), ..Load::default() };
     assert_eq!(band().decide(&pressed, 1, LIMITS).wanted, 2);
-    // That it brings nothing in the next tick is up to the others: it is kept.
+    // If it does not help in the next tick, the others are the cause: it is kept.
     let mut controller = band();
     assert_eq!(controller.decide(&half, 1, LIMITS).wanted, 2);
     let same = Load { busy: Some(0.5), waiting: Some(0.7), ..Load::default() };

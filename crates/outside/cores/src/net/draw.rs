@@ -1,4 +1,4 @@
-//! The net for people: as a table, and as a graph in the DOT language.
+//! Draws the net for people: as a table, and as a graph in the DOT language.
 
 use std::fmt::Write;
 
@@ -40,7 +40,7 @@ fn sum(weights: [u32; 6]) -> String {
 }
 
 impl Net {
-    /// A line for each transition: guard, what it takes and gives, what it means.
+    /// One line per transition: guard, the tokens that it takes and gives, and its action.
     #[must_use]
     pub fn table(&self) -> String {
         let mut text =
@@ -107,7 +107,7 @@ fn label(weight: u32) -> String {
 }
 
 impl Run {
-    /// Net, marking and what fired last.
+    /// The net, its marking, and the transitions of the last tick.
     #[must_use]
     pub fn explain(&self) -> String {
         let marking = self.marking();

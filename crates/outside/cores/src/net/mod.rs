@@ -1,4 +1,4 @@
-//! The Petri net that gives and takes cores, as two matrices with guards.
+//! The Petri net that allocates and releases cores, as two matrices with guards.
 //!
 //! Source: Dominico, de Almeida, Meira, "A PetriNet Mechanism for OLAP in NUMA" (DaMoN
 //! 2017), section 3. Its figure shows one sub-net; the whole is:
@@ -11,11 +11,10 @@
 //! t4 moves a token from Allocated to Free, t6 one from Free to Allocated
 //! ```
 //!
-//! Two things differ from the text. Its inequalities are strict, which leaves no transition
-//! for a utilisation that equals a threshold: here the guards part the axis
-//! ([`Verdict::of`]). And t5 and t7 only *read* the cores: the arcs go both ways and cancel
-//! out in the incidence matrix, so that one matrix alone, as the paper has it, cannot tell
-//! when they are enabled; hence two.
+//! Two things differ from the text. Its inequalities are strict, which leaves no transition for a
+//! utilisation that equals a threshold: here the guards cover every value ([`Verdict::of`]). And t5
+//! and t7 only *read* the cores: their arcs go both ways and cancel out in the incidence matrix.
+//! The single matrix of the paper therefore cannot show when they are enabled, so there are two.
 
 mod draw;
 
@@ -23,16 +22,16 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// Where tokens are.
+/// A place of the net.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
-    /// A look is due.
+    /// A check of the target is due.
     Checks,
-    /// There are more cores than needed.
+    /// The target has more cores than it needs.
     Idle,
-    /// There are as many as needed.
+    /// The target has as many cores as it needs.
     Stable,
-    /// There are fewer than needed.
+    /// The target has fewer cores than it needs.
     Overload,
     /// One token for each core that the target has.
     Allocated,
@@ -41,7 +40,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// All, in the order of the matrices' columns.
+    /// All places, in the order of the matrices' columns.
     pub const ALL: [Self; 6] =
         [Self::Checks, Self::Idle, Self::Stable, Self::Overload, Self::Allocated, Self::Free];
 
@@ -59,7 +58,7 @@ impl Place {
     }
 }
 
-/// What moves tokens.
+/// A transition of the net, which moves tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transition {
@@ -73,16 +72,16 @@ pub enum Transition {
     T3,
     /// A core is released.
     T4,
-    /// None is: the target has the fewest it may have.
+    /// No core is released: the target has the fewest it may have.
     T5,
     /// A core is allocated.
     T6,
-    /// None is: the target has the most it may have.
+    /// No core is allocated: the target has the most it may have.
     T7,
 }
 
 impl Transition {
-    /// All, in the order of the matrices' rows.
+    /// All transitions, in the order of the matrices' rows.
     pub const ALL: [Self; 8] =
         [Self::T0, Self::T1, Self::T2, Self::T3, Self::T4, Self::T5, Self::T6, Self::T7];
 }
@@ -93,21 +92,21 @@ impl fmt::Display for Transition {
     }
 }
 
-/// What a look at the target says.
+/// The state of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Cores could be taken.
+    /// Cores could be released.
     Idle,
-    /// All is well, or nothing is known.
+    /// The number is right, or the utilisation is unknown.
     Stable,
-    /// Cores should be given.
+    /// Cores should be added.
     Overload,
 }
 
 impl Verdict {
-    /// By utilisation and thresholds, all as shares of the allocated cores; a utilisation
-    /// that is not known is a stable one.
+    /// Judges a utilisation by the thresholds, all as shares of the allocated cores. An unknown
+    /// utilisation is stable.
     #[must_use]
     pub fn of(utilisation: Option<f64>, idle: f64, overload: f64) -> Self {
         match utilisation {
@@ -181,13 +180,13 @@ impl Net {
         Self { pre, post, minimum, maximum }
     }
 
-    /// What each transition takes.
+    /// The tokens that each transition takes.
     #[must_use]
     pub const fn pre(&self) -> &Weights {
         &self.pre
     }
 
-    /// What each transition gives.
+    /// The tokens that each transition gives.
     #[must_use]
     pub const fn post(&self) -> &Weights {
         &self.post
@@ -205,7 +204,7 @@ impl Net {
         self.maximum
     }
 
-    /// The first marking: a look is due, and so many cores are allocated.
+    /// The first marking: a check is due, and `cores` are allocated.
     #[must_use]
     pub fn begin(&self, cores: u32) -> Marking {
         let cores = cores.clamp(self.minimum, self.maximum);
@@ -260,7 +259,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Begins with so many cores.
+    /// Begins with this many cores.
     #[must_use]
     pub fn new(net: Net, cores: u32) -> Self {
         let marking = net.begin(cores);
@@ -285,13 +284,13 @@ impl Run {
         self.marking.on(Place::Allocated)
     }
 
-    /// What fired in the last tick.
+    /// The transitions that fired in the last tick.
     #[must_use]
     pub fn firings(&self) -> &[Transition] {
         &self.firings
     }
 
-    /// Changes the limits: CPUs went offline or came, or others need them.
+    /// Changes the limits, because CPUs went offline or came back, or because others need them.
     pub fn limit(&mut self, minimum: u32, maximum: u32) {
         if (minimum, maximum) == (self.net.minimum, self.net.maximum) {
             return;
@@ -302,8 +301,8 @@ impl Run {
         self.marking.0[Place::Free as usize] = self.net.maximum - cores;
     }
 
-    /// A tick that ends with `cores`, within the limits: t4 or t6 fire as often as that
-    /// takes. Where the number stays the verdict is `verdict`.
+    /// Runs a tick that ends with `cores`, within the limits: t4 or t6 fires as often as necessary.
+    /// If the number does not change, the verdict is `verdict`.
     pub fn tick(&mut self, verdict: Verdict, cores: u32) {
         self.firings.clear();
         let cores = cores.clamp(self.net.minimum, self.net.maximum);
@@ -313,7 +312,7 @@ impl Run {
         let mut verdict = match (verdict, self.cores()) {
             (_, now) if cores < now => Verdict::Idle,
             (_, now) if cores > now => Verdict::Overload,
-            // A core is not taken nor given although it could be: that is stable.
+            // A core could be released or allocated, but is not: that is stable.
             (Verdict::Idle, now) if now > self.net.minimum => Verdict::Stable,
             (Verdict::Overload, now) if now < self.net.maximum => Verdict::Stable,
             (verdict, _) => verdict,

@@ -1,4 +1,4 @@
-//! Every marking that can be reached, for machines of many sizes.
+//! Checks every reachable marking, for machines of many sizes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::*;
 
 const VERDICTS: [Verdict; 3] = [Verdict::Idle, Verdict::Stable, Verdict::Overload];
 
-/// Reachable markings with what may fire in each, whatever the target does.
+/// The reachable markings with the transitions that may fire in each, whatever the target does.
 fn reachable(net: &Net, from: Marking) -> BTreeMap<Marking, Vec<(Transition, Marking)>> {
     let mut graph = BTreeMap::new();
     let mut left = vec![from];
@@ -39,8 +39,8 @@ fn the_net_is_bounded_live_and_reversible() {
                 // Invariants, and with them bounds.
                 assert_eq!((c + i + s + o, allocated + free), (1, all), "{marking:?}");
                 assert!(allocated >= 1, "{marking:?}");
-                // No dead marking, and outside of C exactly one way to go; in C the guards
-                // choose one of three.
+                // There is no dead marking. Outside of C exactly one transition is enabled; in C
+                // the guards choose one of three.
                 let ways = if marking.state() == Place::Checks { 3 } else { 1 };
                 assert_eq!(next.len(), ways, "{marking:?}: {next:?}");
                 for verdict in VERDICTS {
@@ -64,7 +64,7 @@ fn the_net_is_bounded_live_and_reversible() {
     }
 }
 
-/// Whether every marking leads to `begin`: walking the arcs backwards finds all of them.
+/// Whether every marking leads to `begin`. Walking the arcs backwards finds all of them.
 fn returns_to(graph: &BTreeMap<Marking, Vec<(Transition, Marking)>>, begin: Marking) -> bool {
     let mut before: BTreeMap<Marking, Vec<Marking>> = BTreeMap::new();
     for (marking, next) in graph {
@@ -82,7 +82,7 @@ fn returns_to(graph: &BTreeMap<Marking, Vec<(Transition, Marking)>>, begin: Mark
     found.len() == graph.len()
 }
 
-/// y·(Post - Pre) = 0 for the two vectors that the invariants are.
+/// y·(Post - Pre) = 0 for the vectors of both invariants.
 #[test]
 fn the_invariants_are_those_of_the_incidence_matrix() {
     for all in [1, 2, 3, 4, 8, 16, 64, 128] {
@@ -147,7 +147,7 @@ fn the_net_explains_itself() {
 }
 
 proptest! {
-    /// Thresholds part the axis, whatever they are.
+    /// Any thresholds divide the axis without gaps.
     #[test]
     fn every_utilisation_has_one_verdict(u in proptest::option::of(any::<f64>()), a in 0.0..1.0f64, b in 0.0..1.0f64) {
         let (idle, overload) = (a.min(b), a.max(b));
@@ -159,8 +159,8 @@ proptest! {
         }
     }
 
-    /// However often the net fires in a tick and however its limits change: the invariants
-    /// hold, and it ends where it should.
+    /// The invariants hold, and the net ends where it should, however often it fires in a tick and
+    /// however its limits change.
     #[test]
     fn ticks_and_limits_keep_the_invariants(
         steps in proptest::collection::vec((0usize..3, 0u32..40, 1u32..5, 1u32..40), 1..60)

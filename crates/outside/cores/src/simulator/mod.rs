@@ -1,5 +1,4 @@
-//! A target that exists in numbers only: so many threads that want to run, a number for each
-//! tick.
+//! Simulates a target: a number of threads that want to run in each tick.
 
 mod traces;
 
@@ -10,12 +9,12 @@ use serde::Serialize;
 use crate::decide::{Controller, Limits, Load, Why};
 use crate::net::{Net, Run, Transition, Verdict};
 
-/// What a simulated target lets be seen.
+/// Which figures a simulated target shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sight {
     /// How many threads wait.
     Waiting,
-    /// Whether any waits (PSI).
+    /// Whether any thread waits (PSI).
     Pressure,
     /// Only how busy the cores are.
     Busy,
@@ -30,15 +29,15 @@ pub struct Tick {
     pub cores: u32,
     /// Cores that it kept busy.
     pub busy: f64,
-    /// What the controller said.
+    /// The controller's verdict.
     pub verdict: Verdict,
-    /// Why.
+    /// The controller's reason.
     pub why: Why,
-    /// What fired.
+    /// The transitions that fired.
     pub firings: Vec<Transition>,
 }
 
-/// Runs a controller over a load, from `first` cores on.
+/// Runs a controller over a load, beginning with `first` cores.
 #[must_use]
 pub fn simulate(
     controller: &mut Controller,

@@ -1,19 +1,19 @@
-//! Loads to try a controller with: threads that want to run, a number for each tick.
+//! Loads for testing a controller: the number of threads that want to run in each tick.
 
 use std::f64::consts::TAU;
 
 use thiserror::Error;
 
-/// A load.
+/// A kind of load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trace {
-    /// The same all the time.
+    /// A constant load.
     Constant,
-    /// Little, then much, and so it stays.
+    /// A low load, then a high one that stays.
     Step,
-    /// Much for some ticks.
+    /// A high load for some ticks.
     Burst,
-    /// Little and much in turn.
+    /// A low and a high load in turn.
     Square,
     /// A slow wave.
     Sine,
@@ -21,19 +21,19 @@ pub enum Trace {
     Database,
 }
 
-/// Ticks of what is not recorded.
+/// Ticks of a load that is not recorded.
 const TICKS: u32 = 120;
-/// Half a period of what repeats.
+/// Half a period of a periodic load.
 const HALF: u32 = 20;
 /// Recorded with `numapilot cores --json`: busy and waiting threads for each tick of 100 ms.
 const DATABASE: &str = include_str!("../../traces/database.txt");
 
 impl Trace {
-    /// The load of each tick for a machine of so many cores, of which "much" is three
-    /// quarters and "little" an eighth. The recorded one is scaled so that its peak needs all.
+    /// The load of each tick for a machine with this many cores. A high load is three quarters of
+    /// the cores, a low one an eighth. The recorded load is scaled to peak at all cores.
     ///
     /// # Errors
-    /// Where the recording cannot be read.
+    /// Fails if the recording cannot be read.
     pub fn demand(self, cores: u32) -> Result<Vec<f64>, TraceError> {
         let all = f64::from(cores);
         let (much, little) = (all * 0.75, all * 0.125);
@@ -63,22 +63,22 @@ impl Trace {
 /// Why a load cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TraceError {
-    /// A line is no number.
+    /// A line is not a number.
     #[error(
-        "line {line}: '{text}' is no number of threads; write one number, such as 3.5, in a line"
+        "line {line}: '{text}' is not a number of threads; write one number per line, such as 3.5"
     )]
     Line {
-        /// Which, from 1.
+        /// The line number, from 1.
         line: usize,
-        /// What is there.
+        /// The text of the line.
         text: String,
     },
-    /// There is no line.
-    #[error("there is no tick in it; write a number of threads for each tick, one in a line")]
+    /// The load has no ticks.
+    #[error("the file has no ticks; write a number of threads for each tick, one per line")]
     Empty,
 }
 
-/// A load as text: a number in a line; what follows `#` is a remark.
+/// Reads a load from text: one number per line. Text after `#` is a comment.
 ///
 /// # Errors
 /// [`TraceError`].
@@ -92,7 +92,7 @@ pub fn read(text: &str) -> Result<Vec<f64>, TraceError> {
         match number.parse::<f64>() {
             Ok(threads) if (0.0..=1e6).contains(&threads) => demand.push(threads),
             _ => {
-                // What is no line of text is not printed whole.
+                // Long garbage is not printed whole.
                 let text = number.chars().take(40).collect();
                 return Err(TraceError::Line { line: at + 1, text });
             }

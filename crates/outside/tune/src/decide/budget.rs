@@ -1,4 +1,4 @@
-//! How many runs a search may make, and how the phases share them.
+//! The number of runs that a search may make, and its division among the phases.
 //!
 //! The shares were chosen with the simulator in `tests/simulator`.
 
@@ -13,37 +13,37 @@ use super::{Settings, Stop};
 use crate::evidence::{Phase, Trial};
 use crate::shape::{Candidate, DEFAULT, Shape};
 
-/// Runs of one screening block, and of a refinement block at least.
+/// Runs of one screening block, and the least of a refinement block.
 pub const BLOCK: usize = 8;
 /// Spaces of at most this many candidates are raced without screening.
 const SMALL: usize = 9;
-/// Plans in the race of a large space at most, the default among them.
+/// Most plans in the race of a large space, including the default.
 const RACERS: usize = 4;
-/// Runs that a space gets for each level of each factor.
+/// Default number of runs for each level of each factor.
 const RUNS_PER_LEVEL: usize = 12;
-/// Runs for each level of each factor that the screening and the refinement need, before the
+/// Least runs for each level of each factor that the screening and the refinement get, before the
 /// final gets more than its least share.
 const LEAST_PER_LEVEL: usize = 4;
-/// Rounds that are reckoned with where the time is too short for the whole space.
+/// Rounds per plan to plan with if the time is too short for the whole space.
 const SHORT_RACE: usize = 5;
-/// Standard errors that a difference must be from 0 to be shown.
+/// Distance of a difference from 0, in standard errors, that a final can show.
 const SHOWN: f64 = 5.5;
 
-/// Whether a space has too many plans to race all of them.
+/// Whether the space has too many plans to race all of them.
 fn is_large(shape: &Shape) -> bool {
     shape.candidates().count() > SMALL
 }
 
-/// Whether plans are screened before they are raced: in large spaces, when there is time.
+/// Whether plans are screened before they are raced: in large spaces, if there is time.
 #[must_use]
 pub fn is_screened(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> bool {
     is_large(shape) && short_list(shape, settings, evidence).is_none()
 }
 
-/// The plans beside the default that are compared at all, where the time is too short for the
-/// whole space: as many as can be settled, those that change least first; of these the
-/// allocators first, which make most of a difference (systematic-numa-study, section 5), in an
-/// order drawn from the seed. `None` where all are compared.
+/// The plans besides the default that are compared at all, if the time is too short for the whole
+/// space: as many as can be settled, those that change least first. Among these, allocators come
+/// first, because they usually make the largest difference (systematic-numa-study, section 5), in
+/// an order drawn from the seed. `None` if all plans are compared.
 #[must_use]
 pub fn short_list(
     shape: &Shape,
@@ -56,7 +56,7 @@ pub fn short_list(
     let measured = settings.warm_up + settings.noise_runs;
     if before >= measured && total < settings.least_runs(shape) {
         let left = total.saturating_sub(before);
-        // The least that can be settled is one plan.
+        // At least one plan can be settled.
         let count = (left / SHORT_RACE).saturating_sub(1).max(1);
         let mut plans: Vec<Candidate> = shape.extras().collect();
         let mut cells: Vec<Candidate> =
@@ -71,7 +71,7 @@ pub fn short_list(
         plans.truncate(count);
         return Some(plans);
     }
-    // A race that was begun on a short list goes on with it, whatever time there is now.
+    // A race that began on a short list continues with it, whatever time is left now.
     let of = |phase: Phase| evidence.iter().filter(move |t| t.order.phase == phase);
     if is_large(shape) && of(Phase::Screen).next().is_none() {
         let raced: BTreeSet<Candidate> = of(Phase::Race).map(|t| t.order.candidate).collect();
@@ -88,20 +88,20 @@ pub fn is_short(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> bool 
         .is_some_and(|list| list.len() + 1 < shape.candidates().count())
 }
 
-/// What can be done in the time that is left.
+/// The runs and plans that fit the time that is left.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outlook {
-    /// Runs at most.
+    /// Most runs.
     pub runs: usize,
     /// Time that these take, in seconds.
     pub seconds: f64,
-    /// Plans that are compared, the default among them.
+    /// Plans that are compared, including the default.
     pub plans: usize,
-    /// Plans there are.
+    /// All plans.
     pub of: usize,
 }
 
-/// What can be done in the time that is left, once the default has run.
+/// The runs and plans that fit the time that is left, once the default has run.
 #[must_use]
 pub fn outlook(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Outlook {
     let runs = settings.budget(evidence).saturating_sub(evidence.len());
@@ -115,9 +115,9 @@ pub fn outlook(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Outloo
     }
 }
 
-/// Runs that it takes at least to compare one plan with the default, when the time is shown to
-/// be too short for it: by the fastest run, and before anything but the default has run. Before a
-/// run counts, the time is too short when it is over.
+/// The least runs that compare one plan with the default, if the time is known to be too short for
+/// them. This is judged by the fastest run, and only before anything but the default has run.
+/// Before the first run that counts, the time is too short only if it is over.
 #[must_use]
 pub fn too_few_runs(settings: &Settings, evidence: &[Trial]) -> Option<usize> {
     let limit = settings.max_seconds?;
@@ -137,25 +137,24 @@ pub fn too_few_runs(settings: &Settings, evidence: &[Trial]) -> Option<usize> {
     (spent + left as f64 * fastest > limit).then_some(least)
 }
 
-/// What there is to learn about a space: levels, and plans outside the grid.
+/// The number of unknowns of a space: levels, and plans outside the grid.
 fn learnt(shape: &Shape) -> usize {
     shape.levels.iter().sum::<usize>() + shape.extras
 }
 
 impl Settings {
-    /// Runs that a space gets unless the user says otherwise: by what there is to learn, which
-    /// grows with the levels and not with their combinations; never fewer than it takes to
-    /// tell a handful of plans apart.
+    /// Default number of runs for a space. It grows with the levels and not with their
+    /// combinations, and is never lower than what it takes to compare a handful of plans.
     #[must_use]
     pub fn default_max_runs(shape: &Shape) -> usize {
         (learnt(shape) * RUNS_PER_LEVEL).clamp(80, 750)
     }
 
-    /// The least `max_runs` with which a search can come to an end.
+    /// The least `max_runs` that lets a search come to an end.
     #[must_use]
     pub fn least_runs(&self, shape: &Shape) -> usize {
         if shape.candidates().count() < 2 {
-            // Nothing to compare the default with.
+            // There is nothing to compare the default with.
             return self.warm_up + self.noise_runs;
         }
         let (screening, racers) = if is_large(shape) {
@@ -166,7 +165,7 @@ impl Settings {
         self.warm_up + self.noise_runs + screening + (racers + 2) * LEAST_ROUNDS
     }
 
-    /// Runs at most, with the time limit turned into runs by what runs took so far.
+    /// Most runs. The time limit is converted into runs by the time that runs took so far.
     #[must_use]
     pub fn budget(&self, evidence: &[Trial]) -> usize {
         let Some(limit) = self.max_seconds else { return self.max_runs };
@@ -180,10 +179,10 @@ impl Settings {
     }
 }
 
-/// A budget divided.
+/// A budget, divided among the phases.
 #[derive(Clone, Copy, Debug)]
 pub struct Shares {
-    /// Runs at most, everything included.
+    /// Most runs of all phases.
     pub total: usize,
     /// Why the search ends when they are used up.
     pub exhausted: Stop,
@@ -193,14 +192,14 @@ pub struct Shares {
     pub last: usize,
     /// Plans that start in the race.
     pub racers: usize,
-    /// Runs that the refinement leaves to the race and the final at most.
+    /// Most runs that the refinement leaves to the race and the final.
     most_kept: usize,
-    /// Runs to divide: all but those that measure the noise.
+    /// Runs to divide: all except those that measure the noise.
     runs: usize,
 }
 
 impl Shares {
-    /// Divides the budget as it looks from this evidence.
+    /// Divides the budget according to the evidence.
     pub fn new(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Self {
         let total = settings.budget(evidence);
         let runs = total.saturating_sub(settings.warm_up + settings.noise_runs);
@@ -231,9 +230,9 @@ impl Shares {
         self.total.saturating_sub(evidence.len())
     }
 
-    /// Runs left to the refinement, when the best plan is expected to gain that much over the
-    /// default, as costs, and this is the standard deviation of a run: the race and the final
-    /// need the more rounds the smaller the gain.
+    /// Runs left for the refinement. `gain` is the expected gain of the best plan over the default,
+    /// as costs, and `noise` the standard deviation of a run. The smaller the gain, the more rounds
+    /// the race and the final need.
     pub fn left_to_refine(&self, evidence: &[Trial], gain: f64, noise: f64) -> usize {
         // The conversion saturates: 0 below, far above any number of runs at the top.
         let rounds = (2.0 * (SHOWN * noise / gain.max(0.0)).powi(2)) as usize;
@@ -241,12 +240,13 @@ impl Shares {
         self.left(evidence).saturating_sub(kept)
     }
 
-    /// Runs of one refinement block: what they tell is made use of some ten times.
+    /// Runs of one refinement block: the refinement has about ten blocks, each of which uses what
+    /// the earlier ones have shown.
     pub fn refinement_block(&self) -> usize {
         BLOCK.max(self.runs / 12)
     }
 
-    /// Runs left to the race.
+    /// Runs left for the race.
     pub fn left_to_race(&self, evidence: &[Trial]) -> usize {
         let finals = evidence.iter().filter(|t| t.order.phase == Phase::Final).count();
         self.left(evidence).saturating_sub(self.last.saturating_sub(finals))
@@ -259,7 +259,7 @@ mod tests {
     use crate::decide::{Decision, decide};
     use crate::evidence::{Goal, Order, Outcome};
 
-    /// A whole search in which every run takes that long, and the default is the slowest plan.
+    /// Runs a whole search in which every run takes this long and the default is the slowest plan.
     fn search(seconds: f64, limit: f64) -> (Vec<Trial>, Stop) {
         let shape = Shape { levels: vec![6, 3], ..Shape::default() };
         let settings = Settings {
@@ -336,14 +336,14 @@ mod tests {
 
     #[test]
     fn in_little_time_few_plans_are_compared_and_settled() {
-        // 31 runs: 6 of the default, 25 for a race of 5 plans and more.
+        // 31 runs: 6 of the default, 25 for a race of at least 5 plans.
         let (evidence, _) = search(7.0, 220.0);
         assert!((3..=6).contains(&plans(&evidence)), "{}", plans(&evidence));
         assert!(evidence.iter().all(|t| t.order.phase != Phase::Screen));
-        // Allocators: the cells that change the first factor alone.
+        // Allocators are the cells that change only the first factor.
         let raced = evidence.iter().map(|t| t.order.candidate.0).filter(|plan| *plan != 0);
         assert!(raced.into_iter().all(|plan| plan % 3 == 0));
-        // An outlook says the same beforehand.
+        // The outlook predicts the same.
         let shape = Shape { levels: vec![6, 3], ..Shape::default() };
         let settings = Settings {
             warm_up: 1,

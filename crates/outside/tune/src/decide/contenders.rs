@@ -1,25 +1,25 @@
-//! Which run tells most about which plan is best: the knowledge gradient.
+//! Chooses the run that tells most about which plan is best: the knowledge gradient.
 //!
-//! Surfaces drawn from the screening model say what each plan is expected to cost, and how the
-//! costs of two plans hang together: a run of one tells about all that share a level with it.
-//! Taken as jointly normal, what a run will do to the expectations is known before it is made
-//! but for one standard normal number, and with it what may be gained by naming another plan
-//! than the leader afterwards. Once a run is chosen, the uncertainty is reduced to what it
-//! will leave, so that the runs of a block complement each other.
+//! Surfaces drawn from the screening model give the expected cost of each plan and the covariance
+//! of the costs of two plans: a run of one plan tells about all that share a level with it. If the
+//! costs are taken as jointly normal, the effect of a run on the expectations is known in advance
+//! except for one standard normal number. From it follows the gain of naming another plan than the
+//! leader afterwards. Once a run is chosen, the uncertainty is reduced to what it will leave, so
+//! that the runs of a block complement each other.
 //!
-//! Source: P. Frazier, W. Powell, S. Dayanik, "The Knowledge-Gradient Policy for Correlated
-//! Normal Beliefs", INFORMS Journal on Computing 21 (2009). In place of the expected gain by
-//! the best of all plans stands the sum of the gains by each plan alone, which is simpler and
-//! prefers runs that tell about many.
+//! Source: P. Frazier, W. Powell, S. Dayanik, "The Knowledge-Gradient Policy for Correlated Normal
+//! Beliefs", INFORMS Journal on Computing 21 (2009). Instead of the expected gain by the best of
+//! all plans, the sum of the gains by each plan alone is used. It is simpler and prefers runs that
+//! tell about many plans.
 
 use statrs::distribution::{Continuous, ContinuousCDF, Normal};
 
 use super::model::Surface;
 use crate::shape::{Candidate, Shape};
 
-/// Plans looked at: those with most to gain over the leader.
+/// Most plans that are considered: those with most to gain over the leader.
 const CONTENDERS: usize = 40;
-/// Share of draws in which a plan must work to be looked at.
+/// Share of draws in which a plan must work to be considered.
 const MAY_WORK: f64 = 0.3;
 /// Share of draws in which a plan must work to lead.
 const WORKS: f64 = 0.9;
@@ -27,26 +27,27 @@ const WORKS: f64 = 0.9;
 /// A plan that may be best.
 struct Contender {
     plan: Candidate,
-    /// Costs, one for each draw.
+    /// Its costs, one for each draw.
     costs: Vec<f64>,
     /// Their mean.
     mean: f64,
     /// Share of draws in which it works.
     works: f64,
-    /// What may be gained by naming it instead of the leader, were its cost known.
+    /// Expected gain of naming it instead of the leader if its cost were known.
     promise: f64,
 }
 
-/// The plans that may be best, and what is known of their costs.
+/// The plans that may be best, and the distribution of their costs.
 pub struct Contenders {
     /// The leader first.
     plans: Vec<Contender>,
-    /// Of the costs of two plans.
+    /// Covariance of the costs of two plans.
     covariance: Vec<Vec<f64>>,
 }
 
 impl Contenders {
-    /// What these draws say; `None` where there are none, or no plan is likely to work.
+    /// The contenders by these draws; `None` if there are no draws, or if no plan is likely to
+    /// work.
     pub fn new(shape: &Shape, draws: &[Surface]) -> Option<Self> {
         let mut plans: Vec<Contender> = shape
             .candidates()
@@ -70,7 +71,7 @@ impl Contenders {
         self.plans.first().map_or(f64::NAN, |leader| leader.mean)
     }
 
-    /// Expected cost of naming the leader, above that of knowing the best plan.
+    /// Expected cost of naming the leader over that of the best plan.
     pub fn loss(&self) -> f64 {
         let [leader, others @ ..] = self.plans.as_slice() else { return 0.0 };
         let gain = |(draw, cost): (usize, &f64)| {
@@ -80,7 +81,7 @@ impl Contenders {
         leader.costs.iter().enumerate().map(gain).sum::<f64>() / leader.costs.len() as f64
     }
 
-    /// The plan whose run tells most, after the runs chosen before; `noise` is the standard
+    /// The plan whose run tells most, given the runs chosen before. `noise` is the standard
     /// deviation of a run's cost.
     pub fn choose(&mut self, noise: f64) -> Candidate {
         let values: Vec<f64> = (0..self.plans.len()).map(|i| self.value(i, noise)).collect();
@@ -96,7 +97,7 @@ impl Contenders {
         self.plans[chosen].plan
     }
 
-    /// What may be gained over naming the leader by a run of this plan.
+    /// Expected gain over naming the leader, from a run of this plan.
     fn value(&self, run: usize, noise: f64) -> f64 {
         let told = &self.covariance[run];
         let sigma = (told[run] + noise * noise).sqrt();
@@ -145,7 +146,7 @@ mod tests {
 
     const EFFORT: Effort = Effort { chains: 2, draws: 200, steps: 2 };
 
-    /// Of plans with these costs, each measured that often.
+    /// Contenders with these costs, each with its number of measurements.
     fn contenders(plans: &[(f64, usize)]) -> Contenders {
         let shape = Shape { levels: vec![plans.len()], extras: 0, ..Shape::default() };
         let mut seen = Vec::new();

@@ -1,10 +1,10 @@
-//! The screening design: few runs, each of which informs every factor.
+//! The screening design: few runs, each of which tells about every factor.
 //!
-//! Every factor runs through shuffled permutations of its levels, side by side, so that
-//! after any number of runs the levels of a factor have been used equally often, give or
-//! take one; of several such draws the one is taken in which pairs of levels of two
-//! factors meet most evenly. With two factors this is a Latin square, with more a
-//! near-orthogonal array of mixed levels, for any mixture of level counts.
+//! Every factor runs through shuffled permutations of its levels, independently of the others. So
+//! after any number of runs the levels of a factor have been used equally often, give or take one.
+//! Of several such draws, the one is taken in which pairs of levels of two factors meet most
+//! evenly. With two factors this is a Latin square, with more a near-orthogonal array of mixed
+//! levels, for any mixture of level counts.
 //!
 //! Sources: M. D. McKay, R. J. Beckman, W. J. Conover, "A Comparison of Three Methods for
 //! Selecting Values of Input Variables", Technometrics 21 (1979); H. Xu, "An Algorithm
@@ -20,12 +20,11 @@ use crate::shape::{Candidate, Shape};
 /// Draws from which the most even block is taken.
 const DRAWS: usize = 30;
 
-/// Levels by run and factor; of the levels unused so far, by factor and use.
+/// Levels by run and factor; for unused levels, by factor and use.
 type Rows = Vec<Vec<usize>>;
 
-/// `blocks` blocks of `size` cells, the same for the same seed; with more blocks, the
-/// first ones stay as they were. Cells that are no candidates are avoided as far as the balance
-/// allows.
+/// `blocks` blocks of `size` cells, the same for the same seed. With more blocks, the first ones
+/// stay the same. Cells that are not candidates are avoided as far as the balance allows.
 #[must_use]
 pub fn screening(shape: &Shape, seed: u64, blocks: usize, size: usize) -> Vec<Vec<Candidate>> {
     let mut rng = StdRng::seed_from_u64(seed);
@@ -36,7 +35,7 @@ pub fn screening(shape: &Shape, seed: u64, blocks: usize, size: usize) -> Vec<Ve
         let mut best: Option<((usize, usize), Rows, Rows)> = None;
         for _ in 0..DRAWS {
             let (rows, after) = draw(shape, &rest, size, &mut rng);
-            // A cell that is no candidate is not run, and its levels are used less than others.
+            // A cell that is not a candidate is not run, so its levels are used less than others.
             let excluded = rows.iter().filter(|row| shape.has_excluded(row)).count();
             let badness = (excluded, clumps(&chosen, &rows));
             if best.as_ref().is_none_or(|(least, ..)| badness < *least) {
@@ -51,13 +50,13 @@ pub fn screening(shape: &Shape, seed: u64, blocks: usize, size: usize) -> Vec<Ve
     chosen.chunks(size).map(|rows| rows.iter().map(|row| shape.cell(row)).collect()).collect()
 }
 
-/// One block, and what is left of the permutations after it.
+/// One block, and the rest of the permutations after it.
 fn draw(shape: &Shape, rest: &[Vec<usize>], size: usize, rng: &mut StdRng) -> (Rows, Rows) {
     let mut rows = vec![vec![0; shape.levels.len()]; size];
     let mut after = Vec::with_capacity(rest.len());
     for (factor, &levels) in shape.levels.iter().enumerate() {
-        // Unused levels first, then whole permutations; shuffled within the block only
-        // where that keeps the balance, which is everywhere but across permutations.
+        // Unused levels come first, then whole permutations. Shuffling within the block keeps the
+        // balance except across permutations.
         let mut stream = rest[factor].clone();
         while stream.len() < size {
             let mut permutation: Vec<usize> = (0..levels).collect();
@@ -74,8 +73,8 @@ fn draw(shape: &Shape, rest: &[Vec<usize>], size: usize, rng: &mut StdRng) -> (R
     (rows, after)
 }
 
-/// How unevenly pairs of levels meet: equal rows weigh by the square of the factors they
-/// agree in, summed over all pairs of rows that involve a new one.
+/// How unevenly pairs of levels meet: two rows count the square of the number of factors in which
+/// they agree, summed over all pairs of rows that involve a new one.
 fn clumps(chosen: &[Vec<usize>], rows: &[Vec<usize>]) -> usize {
     let agree = |a: &[usize], b: &[usize]| a.iter().zip(b).filter(|(x, y)| x == y).count().pow(2);
     let against_chosen: usize =
@@ -144,7 +143,7 @@ mod tests {
         let mut pairs: Vec<(usize, usize)> = rows.iter().map(|r| (r[0], r[1])).collect();
         pairs.sort_unstable();
         pairs.dedup();
-        // By chance 9 draws of 9 pairs give 5.9 different ones.
+        // Random draws of 9 from 9 pairs give 5.9 different ones.
         assert!(pairs.len() >= 7, "{} different pairs", pairs.len());
     }
 }

@@ -1,10 +1,9 @@
-//! Runs that fail: which plans are out for it, and when the program itself is.
+//! Failed runs: they decide which plans are out, and whether the program itself fails.
 //!
-//! A program that fails now and then does so under every plan, the default among them. A plan
-//! is out when its rate of failures is shown to be worse than the default's, by Fisher's exact
-//! test, and than what is tolerated anyway, by the exact binomial test. Until that is known, a
-//! run that failed is made again. A wrong answer, and a plan that cannot be applied, are out
-//! at once.
+//! A program that fails now and then does so under every plan, including the default. A plan is out
+//! when its rate of failures is shown to be worse than the default's, by Fisher's exact test, and
+//! worse than the tolerated rate, by the exact binomial test. Until then a failed run is repeated.
+//! A wrong answer, or a plan that cannot be applied, puts a plan out at once.
 //!
 //! Source: R. A. Fisher, "The Logic of Inductive Inference", Journal of the Royal Statistical
 //! Society 98 (1935).
@@ -19,9 +18,9 @@ use crate::shape::{Candidate, DEFAULT};
 
 /// Error of the comparison with the default.
 const WORSE_THAN_DEFAULT: f64 = 0.05;
-/// Error of the comparison with the rate that is tolerated, at each failure.
+/// Error of the comparison with the tolerated rate, at each failure.
 const NOT_TOLERATED: f64 = 0.01;
-/// Runs without a success after which the default is taken to fail always.
+/// Runs without a success after which the default counts as always failing.
 const ALWAYS: usize = 3;
 /// Error of showing that the default fails in most runs.
 const MOSTLY: f64 = 0.05;
@@ -33,14 +32,14 @@ pub struct Tally {
     pub runs: usize,
     /// Of these, runs that failed.
     pub failed: usize,
-    /// Whether one of them ends all doubt: a wrong answer, a plan that cannot be applied.
+    /// Whether one failure is conclusive: a wrong answer, or a plan that cannot be applied.
     is_final: bool,
-    /// Whether the last failure was a figure that is not there.
+    /// Whether the last failure was a missing figure.
     has_no_figure: bool,
 }
 
 impl Tally {
-    /// Of one plan.
+    /// The tally of one plan.
     #[must_use]
     pub fn of(evidence: &[Trial], plan: Candidate) -> Self {
         let mut tally = Self::default();
@@ -89,7 +88,7 @@ pub fn failed_plans(settings: &Settings, evidence: &[Trial]) -> BTreeSet<Candida
     tallies.into_iter().filter(|(plan, t)| *plan != DEFAULT && is_out(*t)).map(|(p, _)| p).collect()
 }
 
-/// Plans that have only failed so far, and may run again to tell whether that was chance.
+/// Plans that have only failed so far, and may run again to show whether that was chance.
 pub fn unconfirmed(settings: &Settings, evidence: &[Trial]) -> Vec<Candidate> {
     let out = failed_plans(settings, evidence);
     tallies(evidence)
@@ -99,15 +98,15 @@ pub fn unconfirmed(settings: &Settings, evidence: &[Trial]) -> Vec<Candidate> {
         .collect()
 }
 
-/// Plans that worked at least once and are not out: what failed with them was chance.
+/// Plans that worked at least once and are not out: their failures were chance.
 pub fn working(settings: &Settings, evidence: &[Trial]) -> BTreeSet<Candidate> {
     let out = failed_plans(settings, evidence);
     let worked = evidence.iter().filter(|t| t.failure().is_none()).map(|t| t.order.candidate);
     worked.filter(|plan| !out.contains(plan)).collect()
 }
 
-/// Whether the program fails without any plan, always or in most runs, so that nothing can be
-/// compared with it: the default's runs and failures then.
+/// The default's tally if the program fails without any plan, always or in most runs, so that
+/// nothing can be compared with it.
 #[must_use]
 pub fn failing_default(settings: &Settings, evidence: &[Trial]) -> Option<Tally> {
     let default = Tally::of(evidence, DEFAULT);
@@ -120,7 +119,7 @@ pub fn failing_default(settings: &Settings, evidence: &[Trial]) -> Option<Tally>
     is_hopeless.then_some(default)
 }
 
-/// Whether so many failures in so many runs show a rate above `rate`.
+/// Whether the failures show a rate above `rate`.
 fn is_above(tally: Tally, rate: f64, error: f64) -> bool {
     let Some(fewer) = tally.failed.checked_sub(1) else { return false };
     Binomial::new(rate.clamp(0.0, 1.0), tally.runs as u64)
@@ -135,7 +134,7 @@ fn is_worse(tally: Tally, other: Tally, error: f64) -> bool {
         .is_ok_and(|chance| chance.sf(fewer as u64) <= error)
 }
 
-/// Runs of a phase that count, of those made.
+/// Runs of a phase that succeeded.
 pub fn succeeded(evidence: &[Trial], phase: Phase) -> usize {
     evidence.iter().filter(|t| t.order.phase == phase && t.failure().is_none()).count()
 }
@@ -149,7 +148,7 @@ mod tests {
         Settings { failure_tolerance, ..Settings::simple(Goal::Minimize, 100) }
     }
 
-    /// Runs of a plan, of which the first ones fail.
+    /// `of` runs of a plan, the first `failed` of which fail.
     fn runs(plan: u32, failed: usize, of: usize) -> Vec<Trial> {
         let order = Order { phase: Phase::Race, block: 0, candidate: Candidate(plan) };
         let outcome = |run| match run < failed {

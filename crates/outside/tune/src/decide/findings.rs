@@ -1,5 +1,5 @@
-//! What is claimed of every plan, decided once: tables, JSON, pictures, profiles and sentences
-//! are made from this and say the same.
+//! The claims about every plan, decided in one place. Tables, JSON, pictures, profiles and
+//! sentences use them and so agree.
 //!
 //! ```text
 //!  race, final --verdict--> leader shown better? --yes--> best: rounds give the figures
@@ -7,10 +7,10 @@
 //!  model of all runs --------> least cost of all shown, the default's too --> expected
 //! ```
 //!
-//! A plan is `best` when rounds of its own show it. Otherwise every plan that was not dropped
-//! has its figure from the same place, the model of all runs, and `expected` is the one with
-//! the least of all figures shown, or one that is expected to cost no more and changes less: never
-//! one that gains no more than the resolution over the default.
+//! A plan is `best` if its own rounds show that. Otherwise the figures of all plans that were not
+//! dropped come from the same source, the model of all runs. `expected` is then the plan with the
+//! least of all figures shown, or one that is expected to cost no more and changes less. It is
+//! never a plan that gains no more than the resolution over the default.
 
 use std::collections::BTreeSet;
 
@@ -25,33 +25,34 @@ use crate::evidence::{Phase, Trial};
 use crate::shape::{Candidate, DEFAULT, Shape};
 use crate::statistics::{median, robust_sigma};
 
-/// What the model's intervals leave out, over what they may: its chains do not visit all that
-/// is possible. Chosen so that the intervals hold the truth often enough (`examples/coverage`).
+/// Share of the permitted error that the model's intervals use, because its chains do not visit all
+/// that is possible. Chosen so that the intervals hold the truth often enough
+/// (`examples/coverage`).
 const UNVISITED: f64 = 0.2;
-/// Half the length of an interval, as a logarithm, from which on it says nothing: tenfold to
-/// either side.
+/// Half the length of an interval, as a logarithm, from which on it says nothing: a factor of ten
+/// to either side.
 const NOTHING: f64 = std::f64::consts::LN_10;
 /// Confidence of the intervals of main effects.
 const OF_EFFECTS: f64 = 0.95;
 
-/// What is claimed of a plan.
+/// The claim about a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Claim {
-    /// What all others are compared with.
+    /// The plan that all others are compared with.
     Default,
-    /// Shown to be better than the default, and no other is shown to be better than it.
+    /// Shown to be better than the default; no other plan is shown to be better than it.
     Best,
-    /// Nothing is shown, and this plan is expected to gain more than the resolution and, give or
-    /// take what does not matter, no less than any other.
+    /// No plan is shown to be better. This one is expected to gain more than the resolution and,
+    /// but for differences that do not matter, no less than any other.
     Expected,
-    /// In the race to its end: it cannot be told from the others there.
+    /// Stayed in the race to its end without a difference from the others being shown.
     Tied,
     /// Shown to be worse than another.
     Dropped,
-    /// Measured by the screening only.
+    /// Measured in the screening only.
     Screened,
-    /// Cannot be used.
+    /// Fails.
     Failed,
 }
 
@@ -75,34 +76,34 @@ impl Claim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
-    /// Rounds in which the plan and the default ran side by side; with the others of the race,
-    /// the intervals hold together.
+    /// Rounds in which the plan and the default ran side by side. The intervals of all plans of the
+    /// race hold jointly.
     Rounds,
-    /// The model of all runs; each interval holds by itself.
+    /// The model of all runs. Each interval holds by itself.
     Model,
 }
 
-/// A cost less the default's, with its interval.
+/// A cost minus the default's, with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figure {
     /// The estimate.
     pub centre: f64,
-    /// Lower end; infinite where nothing is known.
+    /// Lower end; infinite if unknown.
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// Where it comes from.
+    /// The source of the figure.
     pub basis: Basis,
 }
 
-/// What is known of a plan.
+/// The findings about a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// The plan.
     pub plan: Candidate,
-    /// What is claimed of it.
+    /// The claim about it.
     pub claim: Claim,
-    /// Its cost less the default's; absent for the default, and where nothing could be compared.
+    /// Its cost minus the default's; absent for the default, and if nothing could be compared.
     pub figure: Option<Figure>,
     /// Runs, without warm-up.
     pub runs: usize,
@@ -110,7 +111,7 @@ pub struct Finding {
     pub failed: usize,
 }
 
-/// Main effect of a level: its cost less that of the factor's first level, averaged over all
+/// Main effect of a level: its cost minus that of the factor's first level, averaged over all
 /// combinations of the other factors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MainEffect {
@@ -126,20 +127,20 @@ pub struct MainEffect {
     pub high: f64,
 }
 
-/// Everything that is claimed.
+/// All findings of a search.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Findings {
-    /// Plans that ran, in the order shown: the one named first.
+    /// Plans that ran, in the order shown: the plan that is named comes first.
     pub plans: Vec<Finding>,
     /// Levels that worked.
     pub effects: Vec<MainEffect>,
-    /// Standard deviation of the default against itself, little moved by disturbed runs; absent
-    /// with fewer than two runs.
+    /// Standard deviation of the default against itself, robust to disturbed runs; absent with
+    /// fewer than two runs.
     pub noise: Option<f64>,
 }
 
 impl Figure {
-    /// Whether the interval says anything.
+    /// Whether the interval is informative.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.high - self.low < 2.0 * NOTHING
@@ -147,13 +148,13 @@ impl Figure {
 }
 
 impl Findings {
-    /// What the evidence says.
+    /// The findings of the evidence.
     #[must_use]
     pub fn new(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Self {
         Self::with(shape, settings, evidence, Effort::INTERVALS)
     }
 
-    /// The same from fewer draws, for a look between runs.
+    /// The same from fewer draws, for a preview between runs.
     #[must_use]
     pub fn glance(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Self {
         Self::with(shape, settings, evidence, Effort::CHOICE)
@@ -179,14 +180,14 @@ impl Findings {
         self.plans.iter().find(|finding| finding.claim == Claim::Best)
     }
 
-    /// Without a best plan: the one expected to be, if any is expected to gain more than the
+    /// Without a best plan, the one expected to be best, if any is expected to gain more than the
     /// resolution.
     #[must_use]
     pub fn expected(&self) -> Option<&Finding> {
         self.plans.iter().find(|finding| finding.claim == Claim::Expected)
     }
 
-    /// The plan that is named, shown or expected to be best; the default without one.
+    /// The plan that is named, shown or expected to be best; the default if there is none.
     #[must_use]
     pub fn named(&self) -> Candidate {
         self.best().or(self.expected()).map_or(DEFAULT, |finding| finding.plan)
@@ -211,7 +212,7 @@ struct Judge<'a> {
     verdict: Verdict,
     race: Race,
     out: BTreeSet<Candidate>,
-    /// What the model holds possible.
+    /// Draws from the model.
     draws: &'a [Surface],
 }
 
@@ -247,7 +248,7 @@ impl Judge<'_> {
         } else {
             Claim::Dropped
         };
-        // Where nothing is shown, figures that are compared with each other come from one place.
+        // If nothing is shown, figures that are compared must come from the same source.
         let by_rounds = match claim {
             Claim::Default | Claim::Failed | Claim::Screened => false,
             Claim::Best | Claim::Dropped => true,
@@ -258,7 +259,7 @@ impl Judge<'_> {
         let figure = match claim {
             Claim::Default | Claim::Failed => None,
             Claim::Best => Some(of_rounds(self.verdict.difference)),
-            // A plan that leads without being shown has run in the final too.
+            // A plan that leads without proof has run in the final too.
             _ if by_rounds && plan == self.verdict.leader => {
                 Some(of_rounds(self.verdict.difference))
             }
@@ -278,9 +279,9 @@ impl Judge<'_> {
         }
     }
 
-    /// Names the plan to expect most of, where none is shown to be better than the default: the
-    /// least of all figures shown, the default's among them, or of those that cost no more,
-    /// give or take what does not matter, the one that changes least.
+    /// Names the most promising plan if none is shown to be better than the default: the one with
+    /// the least of all figures shown, including the default's. Of plans that cost no more, but for
+    /// differences that do not matter, it names the one that changes least.
     fn name_expected(&self, plans: &mut [Finding]) {
         if plans.iter().any(|finding| finding.claim == Claim::Best) {
             return;
@@ -302,7 +303,7 @@ impl Judge<'_> {
         }
     }
 
-    /// What the model says about a plan against the default.
+    /// The model's figure for a plan against the default.
     fn of_model(&self, plan: Candidate) -> Option<Figure> {
         let draws = self.draws.iter().map(|s| s.cost(plan) - s.cost(DEFAULT)).collect();
         let (centre, low, high) = middle(draws, self.settings.confidence)?;
@@ -339,7 +340,7 @@ impl Judge<'_> {
     }
 }
 
-/// What a plan is ranked by; the default costs nothing more than itself.
+/// The cost by which a plan is ranked; the default's is 0.
 fn cost(finding: &Finding) -> f64 {
     match (finding.claim, finding.figure) {
         (Claim::Default, _) => 0.0,
@@ -356,7 +357,7 @@ fn of_rounds(difference: Difference) -> Figure {
 /// The median, and the ends of an interval that holds the truth with this confidence.
 fn middle(mut values: Vec<f64>, confidence: f64) -> Option<(f64, f64, f64)> {
     values.sort_by(f64::total_cmp);
-    // Of at most a few hundred values.
+    // There are at most a few hundred values.
     let skip = (UNVISITED * (1.0 - confidence) / 2.0 * values.len() as f64) as usize;
     let ends = (*values.get(skip)?, *values.get(values.len().checked_sub(skip + 1)?)?);
     Some((median(&values), ends.0, ends.1))

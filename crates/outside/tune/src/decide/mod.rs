@@ -1,4 +1,4 @@
-//! What to run next: a pure function of the space, the settings and the evidence.
+//! Decides what to run next: a pure function of the space, the settings and the evidence.
 //!
 //! ```text
 //!  warm-up -> noise -> screening -> refinement -> race ---------> final -> stop
@@ -7,8 +7,8 @@
 //!                      '------ large spaces only -----'
 //! ```
 //!
-//! There is no state beside the evidence: a search that was killed goes on where it was
-//! by asking again. The clock enters as the seconds that the runs in the evidence took.
+//! The evidence is the only state: a search that was killed continues when this is called again.
+//! The clock enters as the seconds that the runs in the evidence took.
 
 mod budget;
 mod contenders;
@@ -30,14 +30,14 @@ pub use findings::{Basis, Claim, Figure, Finding, Findings, MainEffect};
 pub use propose::surfaces;
 pub use rounds::Verdict;
 
-/// What the user asked for.
+/// The user's settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Direction of the metric.
     pub goal: Goal,
     /// Differences below this share do not matter (0.02 = 2 %).
     pub resolution: f64,
-    /// Confidence of all intervals of a race together.
+    /// Joint confidence of all intervals of a race.
     pub confidence: f64,
     /// Half the width of the winner's interval at which it is narrow enough, as a share of the
     /// ratio.
@@ -46,14 +46,14 @@ pub struct Settings {
     pub warm_up: usize,
     /// Runs of the default against itself.
     pub noise_runs: usize,
-    /// Share of a plan's runs that may fail; 0: a plan is out with its first failure, and the
-    /// search ends with the default's.
+    /// Share of a plan's runs that may fail. With 0, a plan is out at its first failure, and the
+    /// search ends at the default's first.
     pub failure_tolerance: f64,
-    /// Runs at most, all phases together.
+    /// Most runs of all phases together.
     pub max_runs: usize,
-    /// Seconds of running at most.
+    /// Most seconds of running.
     pub max_seconds: Option<f64>,
-    /// Source of all random choices.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
@@ -79,9 +79,9 @@ impl Settings {
 /// What to do next.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// Make these runs in this order, then ask again.
+    /// Make these runs in this order, then decide again.
     Run(Vec<Order>),
-    /// Enough.
+    /// End the search.
     Stop(Stop),
 }
 
@@ -89,7 +89,7 @@ pub enum Decision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stop {
-    /// It is decided between the best plan and the default, and all others are out.
+    /// The comparison of the best plan with the default is decided, and all others are out.
     Decided,
     /// The plans left differ by less than the resolution.
     Equivalent,
@@ -97,7 +97,7 @@ pub enum Stop {
     MaxRuns,
     /// `max_seconds` are used up.
     MaxTime,
-    /// `max_seconds` are too few to compare one plan with the default.
+    /// `max_seconds` is too short to compare one plan with the default.
     TooLittleTime,
     /// There is nothing to compare the default with.
     NothingToCompare,
@@ -121,7 +121,7 @@ pub fn decide(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Decisio
         if measured < settings.noise_runs {
             let order = Order { phase: Phase::Noise, block: 0, candidate: DEFAULT };
             let left = settings.noise_runs - measured;
-            // After each it may be known that the time is too short.
+            // After each run it may turn out that the time is too short.
             let at_once = if settings.max_seconds.is_some() { 1 } else { left };
             return Decision::Run(vec![order; at_once]);
         }
@@ -144,7 +144,7 @@ pub fn decide(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Decisio
     rounds::next_decision(shape, settings, evidence, &shares)
 }
 
-/// The rest of the first unfinished screening block; none once refinement has begun.
+/// The rest of the first unfinished screening block; empty once refinement has begun.
 fn screening_block(
     shape: &Shape,
     settings: &Settings,
@@ -160,7 +160,7 @@ fn screening_block(
         let mut made: Vec<Candidate> = evidence
             .iter()
             .filter(|t| t.order.phase == Phase::Screen && t.order.block == block)
-            // What failed runs again, unless the plan is out.
+            // A failed run is repeated, unless the plan is out.
             .filter(|t| t.failure().is_none())
             .map(|t| t.order.candidate)
             .collect();
@@ -179,7 +179,7 @@ fn screening_block(
     })
 }
 
-/// The next block of what the screening model holds promising.
+/// The next block of plans that the screening model finds promising.
 fn refinement_block(
     shape: &Shape,
     settings: &Settings,

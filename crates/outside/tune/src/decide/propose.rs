@@ -1,4 +1,4 @@
-//! Which plans are worth running: by what the screening model holds possible.
+//! Proposes plans that are worth running, by the draws of the screening model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use crate::statistics::{median, robust_sigma};
 
 /// Share of draws in which a plan must be best to start in the race.
 const RACES: f64 = 0.1;
-/// Expected loss by naming the leader at which the refinement ends, over the resolution.
+/// Expected loss by naming the leader at which the refinement ends, relative to the resolution.
 const LEAST_LOSS: f64 = 0.1;
 
-/// A block of plans to run next, some perhaps more than once; none when it is time to race.
+/// A block of plans to run next, some possibly more than once; empty when it is time to race.
 pub fn promising(
     shape: &Shape,
     settings: &Settings,
@@ -33,8 +33,8 @@ pub fn promising(
     (0..left.min(shares.refinement_block())).map(|_| contenders.choose(noise)).collect()
 }
 
-/// The default, every candidate outside the grid, and of the plans that worked those that may
-/// well be best. `out` are those that failed, in the race too.
+/// The plans of the race: the default, every candidate outside the grid, and those working plans
+/// that may well be best. `out` are plans that failed, including in the race.
 pub fn racers(
     shape: &Shape,
     settings: &Settings,
@@ -51,7 +51,7 @@ pub fn racers(
     for winner in draws.iter().filter_map(|s| s.best(may_race)) {
         *wins.entry(winner).or_default() += 1;
     }
-    // Most wins first; among equals the one expected to be better.
+    // Most wins come first; among equals, the one expected to be better.
     let mut ranked: Vec<(usize, f64, Candidate)> =
         wins.into_iter().map(|(plan, wins)| (wins, mean(&draws, plan), plan)).collect();
     ranked.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.total_cmp(&b.1)));
@@ -66,7 +66,7 @@ pub fn racers(
     racers.into_iter().collect()
 }
 
-/// Of these plans the one that these surfaces expect to be best.
+/// The plan that these surfaces expect to be best.
 pub fn best(draws: &[Surface], plans: &[Candidate]) -> Option<Candidate> {
     plans.iter().copied().min_by(|&a, &b| mean(draws, a).total_cmp(&mean(draws, b)))
 }
@@ -76,7 +76,7 @@ fn mean(draws: &[Surface], plan: Candidate) -> f64 {
     draws.iter().map(|surface| surface.cost(plan)).sum::<f64>() / draws.len().max(1) as f64
 }
 
-/// Cost of a plan less that of another: 0 where the model holds most likely that they do not
+/// Cost of a plan minus that of another; 0 if the model finds it most likely that they do not
 /// differ.
 pub fn typical_loss(draws: &[Surface], plan: Candidate, other: Candidate) -> f64 {
     let differences: Vec<f64> =
@@ -84,7 +84,7 @@ pub fn typical_loss(draws: &[Surface], plan: Candidate, other: Candidate) -> f64
     median(&differences)
 }
 
-/// Surfaces that agree with everything measured so far.
+/// Draws surfaces that agree with everything measured so far.
 #[must_use]
 pub fn surfaces(
     shape: &Shape,
@@ -96,7 +96,7 @@ pub fn surfaces(
     let seen: Vec<Seen> = evidence
         .iter()
         .filter(|t| t.order.phase != Phase::WarmUp)
-        // What failed by chance says nothing of the plan.
+        // A failure by chance tells nothing about the plan.
         .filter(|t| t.failure().is_none() || !working.contains(&t.order.candidate))
         .map(|t| Seen { plan: t.order.candidate, cost: t.cost(settings.goal) })
         .collect();

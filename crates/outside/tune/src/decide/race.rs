@@ -4,10 +4,10 @@
 //! what slows a whole round (another tenant, a hot processor) cancels out. A plan is
 //! dropped when the confidence interval of its difference to the leader lies above 0.
 //!
-//! Nothing has to be said about when one looks: the intervals of all rounds hold together
-//! with the confidence asked for ([`crate::statistics::error_at`]), each with its share of the
-//! error, which the plans but one divide among them (Bonferroni). The same interval against
-//! the default decides whether a plan is called better.
+//! The race may be evaluated at any time: the intervals of all rounds hold jointly with the
+//! confidence asked for ([`crate::statistics::error_at`]). Each interval has its share of the
+//! error, which all plans except one divide among them (Bonferroni). The same interval against the
+//! default decides whether a plan is called better.
 //!
 //! Sources: O. Maron, A. W. Moore, "The Racing Algorithm", Artificial Intelligence Review
 //! 11 (1997); M. Birattari et al., "A Racing Algorithm for Configuring Metaheuristics",
@@ -20,10 +20,10 @@ use crate::evidence::{Goal, Phase, Trial};
 use crate::shape::{Candidate, DEFAULT};
 use crate::statistics::{common_variance, error_at, half_width, location};
 
-/// Rounds before which no plan is dropped and nothing is called decided.
+/// Least rounds before a plan is dropped or anything is called decided.
 pub const LEAST_ROUNDS: usize = 3;
 
-/// Degrees of freedom that the spread of all plans counts at most beside a plan's own.
+/// Most degrees of freedom of the spread of all plans, when pooled with a plan's own.
 const PRIOR_DF: f64 = 12.0;
 
 /// Difference of costs with its confidence interval.
@@ -35,17 +35,17 @@ pub struct Difference {
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// Rounds it rests on.
+    /// Rounds on which it rests.
     pub rounds: usize,
 }
 
 impl Difference {
-    /// Of a plan to itself.
+    /// The difference of a plan to itself.
     fn none(rounds: usize) -> Self {
         Self { centre: 0.0, low: 0.0, high: 0.0, rounds }
     }
 
-    /// Whether the interval reaches at most that share of the ratio to either side.
+    /// Whether the interval extends at most this share of the ratio to either side.
     #[must_use]
     pub fn is_within(&self, precision: f64) -> bool {
         self.high - self.low <= 2.0 * precision.ln_1p()
@@ -70,7 +70,7 @@ pub struct Race {
 }
 
 impl Race {
-    /// Reads the race, or the final, out of the evidence.
+    /// Extracts the race, or the final, from the evidence.
     #[must_use]
     pub fn new(evidence: &[Trial], phase: Phase, settings: &Settings) -> Self {
         let goal = settings.goal;
@@ -80,7 +80,7 @@ impl Race {
         for trial in evidence.iter().filter(|t| t.order.phase == phase) {
             let (plan, round) = (trial.order.candidate, trial.order.block);
             racers.insert(plan);
-            // A run that failed is made again, until the plan is out.
+            // A failed run is repeated until the plan is out.
             if let Some(cost) = trial.cost(goal) {
                 ran.entry(round).or_default().insert(plan);
                 costs.entry(plan).or_default().insert(round, cost);
@@ -107,17 +107,18 @@ impl Race {
         self.ran.get(&round).cloned().unwrap_or_default()
     }
 
-    /// Plans that should run in this round and have not.
+    /// Plans that should run in this round and have not yet.
     #[must_use]
     pub fn missing(&self, round: u32) -> Vec<Candidate> {
         let ran = self.ran(round);
-        // Who starts in the first round is told from what was known before the race.
+        // The plans of the first round follow from the evidence before the race.
         let expected = if round == 0 { Vec::new() } else { self.survivors(round) };
         expected.into_iter().filter(|plan| !ran.contains(plan)).collect()
     }
 
-    /// Plans still in the race after `rounds` rounds: they have run in the last of them,
-    /// have not failed, and are not excluded. The default stays to the end: every ratio is to it.
+    /// Plans still in the race after `rounds` rounds: they have run in the last of them, have not
+    /// failed, and are not excluded. The default stays to the end, because every ratio refers to
+    /// it.
     #[must_use]
     pub fn survivors(&self, rounds: u32) -> Vec<Candidate> {
         let Some(last) = rounds.checked_sub(1).and_then(|round| self.ran.get(&round)) else {
@@ -153,7 +154,7 @@ impl Race {
             .map_or(DEFAULT, |(_, plan)| plan)
     }
 
-    /// Cost of one plan less that of another, over the rounds both ran in.
+    /// Cost of one plan minus that of another, over the rounds in which both ran.
     #[must_use]
     pub fn difference(&self, plan: Candidate, other: Candidate) -> Difference {
         let differences = self.differences(plan, other);

@@ -1,13 +1,13 @@
-//! Rounds: who runs in the next one, when losers leave, and when it is enough.
+//! Decides on rounds: which plans run in the next one, when losers leave, and when to stop.
 //!
-//! The race says which plans are left. Its leader is, of these, the one that the screening
-//! model expects to be best from all runs: the rounds alone are few. Where it leaves open
-//! whether the leader beats the default, a final of these two alone, on fresh runs, decides.
-//! The final is a single comparison, and the leader was picked before it began, so its figure
-//! carries no luck of the pick. A race of one plan against the default is its own final.
+//! The race decides which plans are left. Its leader is the one of these that the screening model
+//! expects to be best from all runs, because the rounds alone are few. If the race leaves open
+//! whether the leader beats the default, a final of these two, on fresh runs, decides. The final is
+//! a single comparison, and its leader was picked before it began, so its figure has no selection
+//! bias. A race of one plan against the default is its own final.
 //!
-//! Once the leader is shown to beat the default, the rounds of the two go on until the interval
-//! says by how much.
+//! Once the leader is shown to beat the default, the rounds of the two continue until the interval
+//! is narrow enough.
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -20,15 +20,15 @@ use super::{Decision, Settings, Stop, failures, propose};
 use crate::evidence::{Order, Phase, Trial};
 use crate::shape::{Candidate, DEFAULT, Shape};
 
-/// Share of the resolution that a simpler plan may be expected to cost more than the leader.
+/// Share of the resolution by which a simpler plan may be expected to cost more than the leader.
 pub const NO_LOSS: f64 = 0.1;
 
-/// What the evidence says about the best plan.
+/// The verdict about the best plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Verdict {
     /// The plan expected to be best among those left; the default when it leads.
     pub leader: Candidate,
-    /// Its cost less the default's: from the final where there was one.
+    /// Its cost minus the default's: from the final if there was one.
     pub difference: Difference,
 }
 
@@ -40,8 +40,8 @@ impl Verdict {
     }
 }
 
-/// What the evidence says about the best plan, at any time; `draws` gives the surfaces that
-/// agree with it.
+/// The verdict about the best plan, at any time. `draws` gives the surfaces that agree with the
+/// evidence.
 #[must_use]
 pub fn verdict<D: AsRef<[Surface]>>(
     shape: &Shape,
@@ -77,7 +77,7 @@ fn leader<D: AsRef<[Surface]>>(
     if survivors.len() < 2 {
         return of_race;
     }
-    // What the race has shown to be better than the default stays better.
+    // A plan that the race has shown to be better than the default stays better.
     let is_shown = |plan| race.difference(plan, DEFAULT).high < 0.0;
     let must_be_shown = is_shown(of_race);
     let open: Vec<Candidate> = survivors
@@ -103,8 +103,8 @@ fn leader<D: AsRef<[Surface]>>(
     }
 }
 
-/// Of the plans that are expected to cost no more than a plan, give or take what does not
-/// matter, the one that changes least: nothing machine-wide where that can be, and few settings.
+/// The plan that changes least among those expected to cost no more than `plan`, but for
+/// differences that do not matter: no machine-wide setting if possible, and few settings.
 fn simplest(
     shape: &Shape,
     settings: &Settings,
@@ -154,8 +154,8 @@ pub fn next_decision(
     next_of_final(shape, settings, evidence, shares)
 }
 
-/// Who starts in the race: told from what was known before it, so that a first round that
-/// was cut short is completed with the same plans, and with the next in place of one that
+/// The plans that start in the race. They follow from the evidence before it, so a first round that
+/// was cut short is completed with the same plans, and with the next one in place of a plan that
 /// failed in it.
 fn starters(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Vec<Candidate> {
     let before = evidence.iter().take_while(|t| t.order.phase != Phase::Race).count();
@@ -171,7 +171,7 @@ fn starters(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Vec<Candi
     shape.candidates().filter(|plan| !out.contains(plan)).collect()
 }
 
-/// The race's next round or its end; `None` when the final is to decide.
+/// The race's next round or its end; `None` if the final has to decide.
 fn next_of_race(
     shape: &Shape,
     settings: &Settings,
@@ -214,12 +214,12 @@ fn next_of_race(
         if is_settled && others().all(equivalent) {
             return Some(Decision::Stop(Stop::Equivalent));
         }
-        // Only the default is left to compare with: the final does that with less doubt.
+        // Only the default is left to compare with, and the final does that with less doubt.
         if is_alone && !is_won && !is_pair {
             return None;
         }
     }
-    // What is kept for the final is the race's own where no final is needed.
+    // The race may use the runs kept for the final if no final is needed.
     let settled = leader == DEFAULT || is_won;
     let left = if settled { shares.left(evidence) } else { left };
     if settled || survivors.len() <= left {
@@ -265,8 +265,8 @@ fn next_of_final(
     round(settings, Phase::Final, rounds, pair, left, shares.exhausted)
 }
 
-/// A round of these plans in random order, or the end: a part of a round compares
-/// nothing.
+/// A round of these plans in random order, or the end if the runs do not suffice: a partial round
+/// allows no comparison.
 fn round(
     settings: &Settings,
     phase: Phase,

@@ -1,4 +1,4 @@
-//! The result of a search, from its evidence alone.
+//! Makes the result of a search from its evidence alone.
 
 use std::collections::BTreeSet;
 
@@ -14,25 +14,25 @@ use crate::shape::{Candidate, DEFAULT};
 use crate::space::{Skipped, Space};
 use crate::statistics::median;
 
-/// Everything a user, a script or a picture needs to know.
+/// The data for the user's tables, for scripts and for pictures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// What is compared: `wall time`, or the pattern.
+    /// The metric: `wall time`, or the pattern.
     pub metric: String,
     /// Which direction is better.
     pub goal: Goal,
     /// Standard deviation of the default against itself, as a share; absent with fewer
     /// than two runs.
     pub noise: Option<f64>,
-    /// Runs of the default that the noise is of: its first ones.
+    /// Runs of the default from which the noise was measured: its first ones.
     pub noise_runs: usize,
-    /// Runs made, warm-up included.
+    /// Runs made, including the warm-up.
     pub runs: usize,
     /// Seconds of running.
     pub seconds: f64,
     /// Cells of the whole grid, and plans the user added.
     pub candidates: usize,
-    /// Confidence of all intervals of the race together.
+    /// Joint confidence of all intervals of the race.
     pub confidence: f64,
     /// Differences below this share do not matter.
     pub resolution: f64,
@@ -44,18 +44,17 @@ pub struct Report {
     pub plans: Vec<PlanFigures>,
     /// Main effects of levels.
     pub effects: Vec<Effect>,
-    /// The winner; absent when nothing is shown to beat the default.
+    /// The winner; absent if no plan is shown to beat the default.
     pub best: Option<PlanFigures>,
-    /// Without a winner: the plan that is expected to be best, from all runs. A claim it is
-    /// not.
+    /// Without a winner, the plan that all runs suggest to be best. This is not a claim.
     pub expected: Option<PlanFigures>,
     /// What was not compared.
     pub skipped: Vec<Skipped>,
     /// Plans that never ran.
     pub never_ran: Vec<String>,
-    /// Whether these never ran because the time was too short for all plans.
+    /// Whether these plans never ran because the time was too short for all plans.
     pub is_short: bool,
-    /// Programs that runs left running, and that were ended.
+    /// Programs that runs left running and that were ended.
     pub left_running: BTreeSet<String>,
 }
 
@@ -73,17 +72,17 @@ pub struct DefaultFigures {
 /// A plan's figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct PlanFigures {
-    /// One line.
+    /// The plan in one line.
     pub plan: String,
-    /// The metric over the default's; absent where nothing could be compared.
+    /// The metric divided by the default's; absent if nothing could be compared.
     pub ratio: Option<f64>,
-    /// Interval of the ratio; absent where nothing is known of it.
+    /// Interval of the ratio; absent if unknown.
     pub confidence: Option<[f64; 2]>,
-    /// Where the ratio comes from; absent for the default.
+    /// The source of the ratio; absent for the default.
     pub basis: Option<Basis>,
-    /// What became of it.
+    /// Its status.
     pub status: Status,
-    /// How its last failure came about.
+    /// The reason of its last failure.
     pub reason: Option<String>,
     /// Runs.
     pub runs: usize,
@@ -91,7 +90,7 @@ pub struct PlanFigures {
     pub failed: usize,
     /// The runs that failed.
     pub failures: Vec<FailedRun>,
-    /// The same as a profile's fields.
+    /// The plan as the fields of a profile.
     pub profile: Plan,
 }
 
@@ -100,17 +99,17 @@ pub struct PlanFigures {
 pub struct FailedRun {
     /// Its number in the search, from 1.
     pub run: usize,
-    /// What it was made for.
+    /// Its purpose.
     pub phase: Phase,
     /// How it failed.
     pub reason: String,
     /// The last lines of its output.
     pub output: String,
-    /// Processes that it left running, and that were ended.
+    /// Processes that it left running and that were ended.
     pub ended: Vec<String>,
 }
 
-/// The main effect of a level: the metric with it over the metric with the factor's first
+/// The main effect of a level: the metric with it divided by the metric with the factor's first
 /// level, averaged over all combinations of the other factors.
 #[derive(Clone, Debug, Serialize)]
 pub struct Effect {
@@ -125,7 +124,7 @@ pub struct Effect {
 }
 
 impl Report {
-    /// The report of what is known so far.
+    /// Makes the report from the evidence so far.
     #[must_use]
     pub fn new(
         space: &Space,
@@ -146,7 +145,7 @@ impl Report {
             noise: findings.noise,
             noise_runs: failures::succeeded(evidence, Phase::Noise),
             runs: evidence.len(),
-            // An empty sum of f64 is -0.
+            // Not `sum`: the empty sum of f64 is -0.
             seconds: evidence.iter().fold(0.0, |sum, trial| sum + trial.seconds),
             candidates: shape.candidates().count(),
             confidence: settings.confidence,

@@ -1,4 +1,4 @@
-//! Reports of whole searches, and of none.
+//! Tests of reports of whole searches, and of an empty one.
 
 use super::*;
 use crate::decide::{self, Decision};
@@ -69,7 +69,7 @@ fn a_faster_plan_wins() {
     let effect = &report.effects[0];
     assert_eq!((effect.factor, effect.level.as_str()), ("allocator", "jemalloc"));
     assert!((effect.ratio - 0.8).abs() < 0.03, "{effect:?}");
-    // Nothing worked with it, so nothing is known about its effect.
+    // No run worked with it, so its effect is unknown.
     assert_eq!(report.effects.len(), 1);
 }
 
@@ -110,7 +110,7 @@ fn a_gain_within_the_resolution_is_not_expected() {
     assert!(report.plans.iter().all(|plan| plan.status != Status::Expected));
 }
 
-/// jemalloc gains 10 %, with huge pages 0.1 % more; nothing is shown yet.
+/// jemalloc gains 10 %, and with huge pages 0.1 % more; nothing is proved yet.
 #[test]
 fn of_plans_expected_to_be_equal_the_simplest_is_named() {
     let facts = Facts {
@@ -175,8 +175,8 @@ fn nothing_measured_is_a_report_too() {
     assert_eq!(json["seconds"].to_string(), "0.0");
 }
 
-/// Trials of a large space in which the rounds of the race say the contrary of all other runs,
-/// by chance, and are too few to decide.
+/// Trials of a large space in which the rounds of the race contradict all other runs by chance, and
+/// are too few to decide.
 #[test]
 fn no_plan_is_named_that_is_shown_to_be_worse_than_the_default_or_another() {
     let mut facts = Facts { cpu_nodes: 1, memory_nodes: 1, ..Facts::default() };
@@ -191,7 +191,7 @@ fn no_plan_is_named_that_is_shown_to_be_worse_than_the_default_or_another() {
             let mut evidence: Vec<Trial> = Vec::new();
             while let Decision::Run(orders) = decide::decide(&shape, &settings, &evidence) {
                 for order in orders {
-                    // Noise of 60 %, and a race in which every plan but the default is slow.
+                    // The noise is 60 %, and in the race every plan but the default is slow.
                     let luck = (evidence.len() as f64 * 12.9898 + seed as f64 * 78.233).sin();
                     let raced = order.phase == Phase::Race && order.candidate != DEFAULT;
                     let cost = 0.6 * luck + if raced { 0.6 } else { 0.0 };
@@ -208,7 +208,7 @@ fn no_plan_is_named_that_is_shown_to_be_worse_than_the_default_or_another() {
     }
 }
 
-/// That the table, the plan named and the figures say the same.
+/// Checks that the table, the plan named and the figures agree.
 fn claims_agree(report: &Report) {
     let named = |status| report.plans.iter().filter(|p| p.status == status).collect::<Vec<_>>();
     let (best, expected) = (named(Status::Best), named(Status::Expected));
@@ -231,7 +231,7 @@ fn claims_agree(report: &Report) {
     }
 }
 
-/// Of plans that differ in a setting without effect the one that leaves it alone is named.
+/// If plans differ only in a setting without effect, the one that does not change it is named.
 #[test]
 fn of_equal_plans_the_simplest_is_named() {
     let facts = Facts {
@@ -271,7 +271,7 @@ fn five_allocators() -> Space {
     Space::new(&facts, &[], vec![], |_| Ok(()))
 }
 
-/// A program whose figure does not depend on the plan, and of which one run is disturbed.
+/// A program whose figure does not depend on the plan, with one disturbed run.
 #[test]
 fn one_disturbed_run_makes_no_effect_certain() {
     let space = five_allocators();
@@ -301,7 +301,7 @@ fn one_disturbed_run_makes_no_effect_certain() {
     }
 }
 
-/// A program that one allocator makes a tenth faster, and whose first run under it is disturbed.
+/// A program that one allocator makes a tenth faster, and whose first run with it is disturbed.
 #[test]
 fn a_disturbed_first_run_does_not_turn_an_effect_around() {
     let space = five_allocators();
@@ -324,7 +324,8 @@ fn a_disturbed_first_run_does_not_turn_an_effect_around() {
         for effect in &report.effects {
             let truth = if effect.level == "numapilot" { 0.9 } else { 1.0 };
             let [low, high] = effect.confidence;
-            // What the disturbance hides of the runs' own noise, of 1 %, on either side.
+            // The tolerance covers the part of the noise, of 1 %, that the disturbance hides on
+            // either side.
             assert!(low <= truth + 0.003 && high >= truth - 0.003, "seed {seed}: {effect:?}");
         }
     }

@@ -1,8 +1,7 @@
-//! The program's output, standard output and error in the order written, bounded.
+//! Captures the program's output, standard output and error in the order written, up to a limit.
 //!
-//! One pipe is read in the thread that waits for the program, so that nothing has to be
-//! joined afterwards: descendants that outlive the program and keep the pipe open delay
-//! nothing.
+//! The thread that waits for the program reads a single pipe, so there is nothing to join
+//! afterwards. Descendants that outlive the program and keep the pipe open cause no delay.
 
 use std::collections::VecDeque;
 use std::io::{self, PipeReader, PipeWriter, Read};
@@ -12,7 +11,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-/// Bytes kept, from the end: what a program prints about itself comes last.
+/// Bytes kept, from the end: programs print their results last.
 const KEPT: usize = 1 << 20;
 
 /// Output being read.
@@ -23,14 +22,15 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// A capture, and the end for the program.
+    /// A capture, and the end of the pipe for the program.
     pub fn new() -> io::Result<(Self, PipeWriter)> {
         let (pipe, writer) = io::pipe()?;
         fcntl_setfl(&pipe, fcntl_getfl(&pipe)? | OFlags::NONBLOCK)?;
         Ok((Self { pipe, kept: VecDeque::new(), open: true }, writer))
     }
 
-    /// Reads until `program` (a pidfd) becomes readable, at most `limit`; whether it did.
+    /// Reads until `program` (a pidfd) becomes readable, for at most `limit`. Returns whether it
+    /// did.
     pub fn read_until_end(&mut self, program: &impl AsFd, limit: Duration) -> io::Result<bool> {
         let timeout = Timespec::try_from(limit).map_err(io::Error::other)?;
         let mut fds = vec![PollFd::new(program, PollFlags::IN)];
@@ -50,7 +50,7 @@ impl Capture {
         Ok(ended)
     }
 
-    /// Reads what is there, one buffer full at most.
+    /// Reads what is available, at most one buffer.
     fn read(&mut self) -> io::Result<bool> {
         let mut buffer = [0; 1 << 16];
         match self.pipe.read(&mut buffer) {
@@ -67,10 +67,10 @@ impl Capture {
         Ok(false)
     }
 
-    /// The text, after the program has ended: what it had written by then.
+    /// Returns what the program had written when it ended.
     pub fn finish(mut self) -> io::Result<String> {
-        // A pipe holds 1 MiB at most by default; a descendant that goes on writing must
-        // not keep us here.
+        // A pipe holds at most 1 MiB by default. A descendant that goes on writing must not keep
+        // this loop running.
         for _ in 0..64 {
             if !self.read()? {
                 break;

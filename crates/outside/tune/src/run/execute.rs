@@ -1,13 +1,12 @@
-//! One run of a prepared program: output captured, time limited, interruptible, and its
-//! peak of resident memory.
+//! Executes one run of a prepared program: captures its output, limits its time, allows
+//! interruption, and measures its peak of resident memory.
 //!
-//! Source of the peak: getrusage(2) and proc_pid_status(5). `ru_maxrss` is exact, but
-//! begins with what the parent had resident when it forked; below that the high-water mark
-//! in `/proc` counts, as last seen before the end, if the program ran long enough to be
-//! seen with its libraries loaded. Neither has huge pages of hugetlbfs, and `ru_maxrss` has nothing
-//! of processes that the program does not wait for, such as daemons: these are looked at while they
-//! run, and when the program has ended; where this process adopts [orphans], each is asked for its
-//! own peak when it ends.
+//! Source of the peak: getrusage(2) and proc_pid_status(5). `ru_maxrss` is exact, but begins with
+//! what the parent had resident when it forked. Below that, the high-water mark in `/proc` counts,
+//! as last read before the end, if the program ran long enough to have its libraries loaded.
+//! Neither includes huge pages of hugetlbfs, and `ru_maxrss` lacks processes that the program does
+//! not wait for, such as daemons. These are read while they run, and when the program has ended. If
+//! this process adopts [orphans], the peak of each is read when it ends.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -24,22 +23,22 @@ use super::capture::Capture;
 use super::{RunError, io_error};
 use crate::evidence::Failure;
 
-/// How often an interruption and the memory are looked for; the program's own end is seen
-/// at once.
+/// How often the loop checks for an interruption and reads the memory. The program's own end wakes
+/// it at once.
 const TICK: Duration = Duration::from_millis(100);
-/// The first look at the memory comes this soon, later ones after twice the time.
+/// Delay of the first reading of the memory. Each later delay is twice the one before.
 const FIRST_LOOK: Duration = Duration::from_millis(2);
-/// Before this age a program may not have touched what it needs to begin.
+/// A program younger than this may not have touched its initial memory.
 const GROWN_UP: Duration = Duration::from_millis(50);
 
-/// What a program is started with, beside its plan.
+/// The parameters of a run, in addition to its plan.
 #[derive(Debug)]
 pub struct RunContext<'a> {
     /// Standard input.
     pub stdin: Stdio,
-    /// Working directory; this process's own when absent.
+    /// Working directory; by default this process's own.
     pub directory: Option<&'a Path>,
-    /// When the program and all of its group are ended.
+    /// The time after which the program and its whole group are ended.
     pub timeout: Option<Duration>,
     /// Ends the run when it becomes true.
     pub interrupted: &'a AtomicBool,
@@ -48,16 +47,16 @@ pub struct RunContext<'a> {
 /// A program that has run.
 #[derive(Clone, Debug)]
 pub struct Execution {
-    /// How it ended, and what it used.
+    /// Its status and resource usage.
     pub finished: Finished,
-    /// The end of what it printed, standard output and error in the order written.
+    /// The end of its output, standard output and error in the order written.
     pub text: String,
-    /// Its peak of resident memory, huge pages of hugetlbfs included.
+    /// Its peak of resident memory, including huge pages of hugetlbfs.
     pub peak_rss_bytes: u64,
 }
 
 impl Execution {
-    /// Why its figures do not count, if so.
+    /// Why the run failed, if it did.
     #[must_use]
     pub fn failure(&self) -> Option<Failure> {
         if self.finished.timed_out {
@@ -69,11 +68,11 @@ impl Execution {
     }
 }
 
-/// Runs a program to its end; `started` is called as soon as it runs.
+/// Runs a program to its end. `started` is called as soon as it runs.
 ///
 /// # Errors
-/// [`RunError`]: it cannot be started or watched, or the user interrupts. A program that
-/// fails is no error.
+/// [`RunError`] if it cannot be started or watched, or if the user interrupts. A program that fails
+/// is not an error.
 pub fn execute(
     prepared: &Prepared,
     context: RunContext<'_>,
@@ -82,7 +81,7 @@ pub fn execute(
     let (mut capture, writer) = Capture::new().map_err(|e| io_error("cannot make a pipe", e))?;
     let stderr = writer.try_clone().map_err(|e| io_error("cannot duplicate a pipe", e))?;
     let RunContext { stdin, directory, timeout, interrupted } = context;
-    // Of earlier runs.
+    // Drops the peak of earlier runs.
     orphans::take_peak_rss_bytes();
     let start = Instant::now();
     let running = prepared.spawn(|command| {
@@ -123,12 +122,11 @@ pub fn execute(
 /// A program's high-water mark of resident memory.
 struct Peak {
     tree: Option<Tree>,
-    /// The most that one process was seen to have had, huge pages of hugetlbfs included.
+    /// The highest reading of any process, including huge pages of hugetlbfs.
     seen: Option<u64>,
-    /// The most that one process had which the program has left.
+    /// The highest peak of any process that outlived the program.
     left: u64,
-    /// What this process had resident when it forked, and so the least that `ru_maxrss`
-    /// can say.
+    /// What this process had resident when it forked, which is the least value of `ru_maxrss`.
     floor: Option<u64>,
 }
 
@@ -144,13 +142,14 @@ impl Peak {
     }
 
     fn look(&mut self) {
-        // A process that has ended has no memory; what was seen before counts.
+        // A process that has ended has no memory; the earlier reading counts.
         let Some(tree) = &mut self.tree else { return };
         tree.refresh();
         self.seen = self.seen.max(tree.peak_rss_bytes());
     }
 
-    /// To be called when the program was waited for: what is alive then is not in its `ru_maxrss`.
+    /// To be called after the program was waited for: processes that are alive then are not in its
+    /// `ru_maxrss`.
     fn look_at_left(&mut self) {
         let Some(tree) = &mut self.tree else { return };
         tree.refresh();
@@ -169,10 +168,10 @@ impl Peak {
     }
 }
 
-/// Standard input from a file; empty without one.
+/// Opens standard input from a file; without one it is empty.
 ///
 /// # Errors
-/// When the file cannot be opened; `name` says what it was given as.
+/// Fails if the file cannot be opened; `name` is the option that gave it.
 pub fn stdin(path: Option<&Path>, name: &str) -> Result<Stdio, RunError> {
     let Some(path) = path else { return Ok(Stdio::null()) };
     let open = |e: io::Error| io_error(&format!("cannot open {name} {}", path.display()), e);
@@ -194,7 +193,7 @@ mod tests {
         // Huge pages of hugetlbfs, or a daemon.
         let more = peak(Some(60), Some(10));
         assert_eq!((more.bytes(10), more.bytes(12), more.bytes(70)), (60, 60, 70));
-        // A daemon, of a program that has ended before it was looked at.
+        // A daemon of a program that ended before the first reading.
         let left = Peak { left: 60, ..peak(None, Some(10)) };
         assert_eq!((left.bytes(10), left.bytes(70)), (60, 70));
     }

@@ -1,4 +1,4 @@
-//! Regular expressions that users write for the output of a program.
+//! Compiles regular expressions that users write for the output of a program.
 
 use regex::{Error, Regex, RegexBuilder};
 
@@ -6,7 +6,7 @@ use regex::{Error, Regex, RegexBuilder};
 /// as in grep.
 ///
 /// # Errors
-/// It is no regular expression.
+/// The text is not a regular expression.
 pub fn expression(text: &str) -> Result<Regex, Error> {
     RegexBuilder::new(text).multi_line(true).build()
 }
@@ -16,7 +16,7 @@ mod tests {
     use super::*;
     use crate::run::last_number;
 
-    /// Of `bench`, as the manual has them.
+    /// Expressions for `bench`, as in the manual.
     #[test]
     fn anchors_match_at_the_ends_of_lines() {
         let output = "workload  w1\nseconds   0.5\nseconds 1.25\nchecksum 0f3a\nitems 12\n34\n";
@@ -25,7 +25,7 @@ mod tests {
         assert_eq!(number(r"^seconds\s+(\S+)$"), Ok(1.25));
         assert_eq!(number(r"^([0-9]+)$"), Ok(34.0));
         assert!(expression(r"^checksum (\w+)").unwrap().is_match(output));
-        // Shown to the user as it was written.
+        // The user sees the expression as it was written.
         assert_eq!(expression("^a$").unwrap().to_string(), "^a$");
     }
 }

@@ -1,5 +1,5 @@
-//! The number in the group of an expression, with the text beside it: a group that matches a part
-//! of a number only gives another number.
+//! Finds the number in the group of an expression, with the text around it: a group that matches
+//! only a part of a number would give a different number.
 //!
 //! ```text
 //!  expression          output           read
@@ -21,16 +21,16 @@ use super::number::{Decimal, NumberError, Reading, SEPARATORS, common, plain, re
 /// A number of the output, and how it is written there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
-    /// With its unit, or the word that follows it.
+    /// The number with its unit, or with the word that follows it.
     pub text: String,
-    /// What these have in [common] with those of all numbers that it can be compared with.
+    /// The [common] part of its unit, by which numbers of different runs can be compared.
     pub common: String,
-    /// What that says.
+    /// The parsed number.
     pub reading: Reading,
 }
 
-/// The number in the first group of the last match that has one, or in all of the last match of
-/// an expression without groups.
+/// Finds the number in the first group of the last match that has one, or the last match as a whole
+/// for an expression without groups.
 pub fn find_number(regex: &Regex, text: &str, decimal: Option<Decimal>) -> Result<Found, NoNumber> {
     let group = usize::from(regex.captures_len() > 1);
     let matches = regex.captures_iter(text).filter_map(|captures| captures.get(group));
@@ -66,12 +66,12 @@ pub fn find_number(regex: &Regex, text: &str, decimal: Option<Decimal>) -> Resul
     Err(NoNumber::NotPositive(matched.to_owned()))
 }
 
-/// What the expression itself says of the characters beside its group.
+/// What the expression itself requires of the characters around its group.
 #[derive(Clone, Copy, Debug, Default)]
 struct Edges {
     /// It matches something other than digits right before the group.
     before: bool,
-    /// That is a fixed text.
+    /// Whether that is a fixed text.
     is_fixed_before: bool,
     /// The same after the group.
     after: bool,
@@ -107,7 +107,7 @@ impl Edges {
     }
 }
 
-/// Whether what a part of an expression matches at this end is never a digit.
+/// Whether a part of an expression never matches a digit at this end.
 fn is_no_digit(part: &Hir, end: fn(&[u8]) -> Option<&u8>) -> bool {
     match part.kind() {
         HirKind::Literal(literal) => end(&literal.0).is_some_and(|byte| !byte.is_ascii_digit()),
@@ -125,7 +125,7 @@ fn is_no_digit(part: &Hir, end: fn(&[u8]) -> Option<&u8>) -> bool {
     }
 }
 
-/// What the group matched, between the rest of the output.
+/// The match of the group, and the output around it.
 struct Beside<'t> {
     before: &'t str,
     matched: &'t str,
@@ -135,7 +135,7 @@ struct Beside<'t> {
 }
 
 impl Beside<'_> {
-    /// The number of which the group matched a part; `None` where it matched all of one.
+    /// The number of which the group matched only a part; `None` if it matched all of it.
     fn whole(&self) -> Option<String> {
         let starts_with_digit = self.matched.starts_with(|c: char| c.is_ascii_digit() || c == '.');
         let ends_in_number = self.matched.ends_with(|c: char| c.is_ascii_digit() || c == '.');
@@ -146,7 +146,7 @@ impl Beside<'_> {
         if starts_with_digit {
             whole = self.start(&whole) + &whole;
         }
-        // A unit of which a part is in the group.
+        // The group matched a part of the unit.
         let is_letter = |c: char| c.is_alphabetic();
         if self.matched.ends_with(is_letter) && self.after.starts_with(is_letter) {
             whole.extend(self.after.chars().take_while(|c| c.is_alphabetic()));
@@ -154,7 +154,7 @@ impl Beside<'_> {
         (whole != self.matched).then_some(whole)
     }
 
-    /// What follows the group and goes on with its number.
+    /// The text after the group that continues its number.
     fn rest(&self, number: &str) -> String {
         let mut rest = digits(self.after).to_owned();
         loop {
@@ -177,7 +177,7 @@ impl Beside<'_> {
         rest
     }
 
-    /// What comes before the group and belongs to its number.
+    /// The text before the group that belongs to its number.
     fn start(&self, number: &str) -> String {
         let mut from = self.before.len() - last_digits(self.before).len();
         while let Some(separator) = self.before[..from].chars().next_back() {
@@ -186,7 +186,7 @@ impl Beside<'_> {
             if !is_separator(separator) || group.is_empty() {
                 break;
             }
-            // Digits at the end of a name (`p99 300`) are no number.
+            // Digits at the end of a name (`p99 300`) are not a number.
             let name = head[..head.len() - group.len()].ends_with(|c: char| c.is_alphabetic());
             let is_said = separator != '.' && (self.edges.before || name);
             let longer = &self.before[head.len() - group.len()..];
@@ -219,8 +219,8 @@ impl Beside<'_> {
         matches!(reading(text, self.decimal), Ok(_) | Err(NumberError::Ambiguous))
     }
 
-    /// The unit of the number, or the word that stands where one would: in the group, or after it,
-    /// directly, after blanks or in brackets of its own.
+    /// The unit of the number, or the word in the place of one: in the group or after it, directly,
+    /// after blanks or in its own brackets.
     fn word(&self) -> Option<Word> {
         let text = |word: &str| word.chars().map(plain).collect::<String>();
         if !self.matched.ends_with(|c: char| c.is_ascii_digit() || matches!(c, '.' | ',')) {
@@ -243,17 +243,17 @@ impl Beside<'_> {
     }
 }
 
-/// Letters of a word that may be a unit, at most.
+/// Most letters of a word that may be a unit.
 const LONGEST_UNIT: usize = 12;
 
-/// A unit, or what stands in its place.
+/// A unit, or a word in its place.
 struct Word {
     text: String,
-    /// It is in the group.
+    /// Whether it is in the group.
     is_within: bool,
 }
 
-/// An expression of this file.
+/// Defines a regular expression.
 macro_rules! pattern {
     ($name:ident, $text:literal) => {
         static $name: LazyLock<Regex> =
@@ -269,7 +269,7 @@ pattern!(UNIT_AT_END, r"((?:%|\p{L}+)(?:/\p{L}+)*)$");
 pattern!(PER, r"^/\p{L}+");
 pattern!(EXPONENT, r"^([eE][-+\u{2212}]?[0-9]+)");
 pattern!(MANTISSA, r"([0-9][0-9.,]*[eE][-+\u{2212}]?)$");
-// `1m30s`, `3 min 20 s`, `1:02.5`: more than 0 of the unit above seconds.
+// `1m30s`, `3 min 20 s`, `1:02.5`: a nonzero amount of a unit above seconds.
 pattern!(TIME, r"^ ?(?:m|min|s|sec)(?:[^A-Za-z0-9]|$)");
 pattern!(
     LOWER_UNITS,
@@ -294,7 +294,7 @@ fn last_digits(text: &str) -> &str {
     &text[from.map_or(0, |at| at + text[at..].chars().next().map_or(0, char::len_utf8))..]
 }
 
-/// A group that matches all of a number such as this; `None` where none that does is read.
+/// A group that matches all of such a number; `None` if no such group can be read.
 fn group_for(whole: &str) -> Option<String> {
     reading(whole, None).err().filter(|why| *why != NumberError::Ambiguous).map_or_else(
         || {
@@ -349,7 +349,7 @@ mod tests {
             let all_of_it = Regex::new(&format!("^{group}$")).unwrap();
             assert!(all_of_it.is_match(&whole), "{group} on {whole}");
         }
-        // No group makes one number of them.
+        // No group turns these into one number.
         for (regex, text) in [
             ("v ([0-9]+)", "v 1m30s"),
             ("m([0-9.]+)s", "real 1m1.021s"),

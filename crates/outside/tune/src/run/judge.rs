@@ -1,4 +1,4 @@
-//! From what a program printed and used to an outcome.
+//! Turns what a program printed and used into an outcome.
 
 use regex::Regex;
 use regex_syntax::hir::{Hir, HirKind};
@@ -11,39 +11,39 @@ use super::number::{Decimal, Kind};
 use crate::evidence::{Failure, Outcome};
 use crate::shape::{Candidate, DEFAULT};
 
-/// What is compared.
+/// The metric.
 #[derive(Clone, Debug)]
 pub enum Metric {
     /// Wall time in seconds.
     WallTime,
     /// The first group of the last match in the output, as a number.
     Matched {
-        /// With a group that matches something.
+        /// An expression with a group that matches at least one character.
         regex: Regex,
-        /// What separates decimals, where a number alone does not say.
+        /// The decimal sign, for ambiguous numbers.
         decimal: Option<Decimal>,
     },
 }
 
-/// Why an expression gives no metric.
+/// Why an expression cannot be a metric.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MetricError {
-    /// No group.
+    /// The expression has no group.
     #[error("'{0}' has no group; put the number in one, as in 'tps = ([0-9.]+)'")]
     NoGroup(String),
-    /// The first group may match nothing.
+    /// The first group can match an empty text.
     #[error(
-        "the first group of '{0}' can match an empty text, which is no number; have it match a \
+        "the first group of '{0}' can match an empty text, which is not a number; have it match a \
          digit at least, as in 'tps = ([0-9.]+)'"
     )]
     EmptyGroup(String),
 }
 
 impl Metric {
-    /// The number that an expression finds.
+    /// The metric of an expression.
     ///
     /// # Errors
-    /// [`MetricError`]: it can be told beforehand that there will be none.
+    /// [`MetricError`] if the expression can never give a number.
     pub fn matched(regex: Regex, decimal: Option<Decimal>) -> Result<Self, MetricError> {
         let group = regex_syntax::parse(regex.as_str()).ok().and_then(|hir| first_group(&hir));
         match group {
@@ -54,11 +54,11 @@ impl Metric {
     }
 }
 
-/// Bytes that the first group matches at least; `None` without one.
+/// The least bytes that the first group matches; `None` without a group.
 fn first_group(hir: &Hir) -> Option<usize> {
     match hir.kind() {
         HirKind::Capture(capture) if capture.index == 1 => {
-            // What can match nothing at all has no least length.
+            // An expression that can never match has no least length.
             Some(capture.sub.properties().minimum_len().unwrap_or(1))
         }
         HirKind::Capture(capture) => first_group(&capture.sub),
@@ -68,7 +68,7 @@ fn first_group(hir: &Hir) -> Option<usize> {
     }
 }
 
-/// What a run may use.
+/// The limits of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     /// Peak resident memory.
@@ -87,12 +87,13 @@ pub struct Judge {
     written: Written,
 }
 
-/// How the numbers of the metric are written: the same in all runs, or they cannot be compared.
+/// The format of the metric's numbers, which must be the same in all runs for the numbers to be
+/// comparable.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
-    /// What the unit measures, and the first number.
+    /// The kind of unit, and the first number.
     kind: Option<(Kind, String)>,
-    /// What their units or the words in their place have in common, and the first number.
+    /// The common part of their units or of the words in place of units, and the first number.
     #[serde(default)]
     common: Option<(String, String)>,
     /// The decimal sign, and the first number that shows it.
@@ -100,7 +101,8 @@ pub struct Written {
 }
 
 impl Written {
-    /// Whether this number is written as those before it, whose style it is from now on.
+    /// Checks that this number has the format of the earlier ones. The first number sets the
+    /// format.
     fn check(&mut self, found: &Found) -> Result<(), String> {
         let (text, reading) = (&found.text, found.reading);
         let (kind, first) = self.kind.get_or_insert_with(|| (reading.kind, text.clone()));
@@ -134,7 +136,7 @@ impl Written {
     }
 }
 
-/// What a number of this kind has, in a sentence.
+/// Names the unit of a kind in a sentence.
 fn name(kind: Kind) -> &'static str {
     match kind {
         Kind::Plain => "no unit",
@@ -146,35 +148,35 @@ fn name(kind: Kind) -> &'static str {
 }
 
 impl Judge {
-    /// A judge; with `check`, every plan has to give the default's answer.
+    /// Makes a judge. With `check`, every plan has to give the default's answer.
     #[must_use]
     pub fn new(metric: Metric, check: Option<Regex>, limits: Limits) -> Self {
         Self { metric, check, limits, answer: None, written: Written::default() }
     }
 
-    /// Expects the answer that the default gave in an earlier part of the search.
+    /// Sets the answer that the default gave in an earlier part of the search.
     pub fn restore_answer(&mut self, answer: Option<String>) {
         self.answer = answer;
     }
 
-    /// Expects numbers as an earlier part of the search had them.
+    /// Sets the format of numbers from an earlier part of the search.
     pub fn restore_written(&mut self, written: Written) {
         self.written = written;
     }
 
-    /// How the numbers so far are written.
+    /// The format of the numbers so far.
     #[must_use]
     pub fn written(&self) -> &Written {
         &self.written
     }
 
-    /// The answer all plans have to give, once known.
+    /// The answer that all plans have to give, once known.
     #[must_use]
     pub fn answer(&self) -> Option<&str> {
         self.answer.as_deref()
     }
 
-    /// What came of a run; the first of the default sets the answer.
+    /// Judges a run. The first run of the default sets the answer.
     pub fn outcome(
         &mut self,
         candidate: Candidate,
@@ -207,7 +209,7 @@ impl Judge {
 
     fn within(&self, seconds: f64, peak_rss_bytes: u64) -> Result<(), Failure> {
         if let Some(limit) = self.limits.rss_bytes.filter(|&limit| peak_rss_bytes > limit) {
-            // Of figures far below 2^52.
+            // Exact: the values are far below 2^52.
             let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
             return Err(Failure::OverLimit(format!(
                 "peak RSS {:.1} MiB, limit {:.1} MiB",
@@ -243,7 +245,7 @@ impl Judge {
     }
 }
 
-/// The number above 0 in the first group of the last match, with the unit that follows it.
+/// Reads the number above 0 in the first group of the last match, with the unit that follows it.
 ///
 /// # Errors
 /// [`NoNumber`].
@@ -251,7 +253,7 @@ pub fn last_number(regex: &Regex, text: &str, decimal: Option<Decimal>) -> Resul
     group::find_number(regex, text, decimal).map(|found| found.reading.value)
 }
 
-/// The first group of the last match that has one, or all of the last match of an expression
+/// The first group of the last match that has one, or the last match as a whole for an expression
 /// without groups.
 fn last_match<'t>(regex: &Regex, text: &'t str) -> Option<&'t str> {
     let group = usize::from(regex.captures_len() > 1);
@@ -335,7 +337,7 @@ mod tests {
         let why = failure(thousands.outcome(OTHER, "v 1.234", 1.0, 0));
         assert!(why.contains("'1.234.567'") && why.contains("--decimal"), "{why}");
         assert_eq!(thousands.outcome(OTHER, "v 999", 1.0, 0), Outcome::Value(999.0));
-        // Also after the search has been resumed.
+        // This also holds after the search has been resumed.
         let mut resumed = judge(r"v ([\d.,]+)", None);
         resumed.restore_written(thousands.written().clone());
         assert!(failure(resumed.outcome(OTHER, "v 1.234", 1.0, 0)).contains("--decimal"));
@@ -390,7 +392,7 @@ mod tests {
                 assert!(matches!(outcome, Outcome::Value(_)), "{one}, {other}: {outcome:?}");
             }
         }
-        // Units in the group, and what they are a rate of beside it.
+        // The unit is in the group, and the rest of a rate follows it.
         let mut within = judge(r"v ([\d.]+ \w+)", None);
         assert_eq!(within.outcome(DEFAULT, "v 2 GB/s", 1.0, 0), Outcome::Value(2e9));
         assert_eq!(within.outcome(OTHER, "v 2 MB/sec", 1.0, 0), Outcome::Value(2e6));
@@ -401,7 +403,7 @@ mod tests {
     fn a_group_that_cuts_a_number_is_named_with_the_remedy() {
         let mut cut = judge(r"v (\d)", None);
         let why = failure(cut.outcome(DEFAULT, "v 100", 1.0, 0));
-        assert!(why.contains("'1' is a part of '100' only") && why.contains("([0-9]+)"), "{why}");
+        assert!(why.contains("'1' is only a part of '100'") && why.contains("([0-9]+)"), "{why}");
     }
 
     #[test]
@@ -415,7 +417,7 @@ mod tests {
             "wrong answer: \"b\" instead of \"a\""
         );
         assert!(failure(judge.outcome(OTHER, "t=2", 1.0, 0)).contains("--check"));
-        // A default that contradicts itself is no measure for others.
+        // A default that contradicts itself is not a reference for others.
         assert!(failure(judge.outcome(DEFAULT, "t=1 sum=c", 1.0, 0)).contains("wrong"));
     }
 

@@ -1,7 +1,7 @@
-//! What a run left running: found by its process group, its session, and a variable
-//! in its environment, which a server that has made itself a session of its own still has. Where
-//! this process [adopts orphans](prctl::adopt_orphans), also those that have cleared their
-//! environment: they are below this process, and were not before the run.
+//! Finds what a run left running: by its process group, its session, and a variable in its
+//! environment, which a server that has made its own session still has. If this process [adopts
+//! orphans](prctl::adopt_orphans), it also finds processes that have cleared their environment:
+//! they are descendants of this process, and were not before the run.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -16,31 +16,31 @@ use numapilot_sys::{prctl, process};
 use procfs::process::{Process, Stat};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// How long what a successful run left may go on, to end by itself.
+/// Time that processes left by a successful run have to end by themselves.
 pub const PATIENCE: Duration = Duration::from_millis(100);
-/// Between SIGTERM and SIGKILL.
+/// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long it is waited for the end after SIGKILL.
+/// Longest wait after SIGKILL.
 const KILLED: Duration = Duration::from_secs(5);
-/// Between looks.
+/// Time between two checks.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The processes of one run.
 #[derive(Debug)]
 pub struct Leftovers {
-    /// In their environment.
+    /// The value of the variable in their environment.
     mark: String,
-    /// Number of the program's process, and so of its group, once it has started.
+    /// Process number of the program, and so of its group, once it has started.
     leader: Option<i32>,
-    /// Has the guard end them, should this process be killed before it has.
+    /// Makes the guard end them if this process is killed first.
     note: Option<Arc<GroupNote>>,
-    /// Processes below this one that were there before, by number and start; `None` where orphans
-    /// do not become children of this process.
+    /// Descendants of this process that existed before, by number and start; `None` if orphans do
+    /// not become children of this process.
     before: Option<HashSet<(i32, u64)>>,
 }
 
 impl Leftovers {
-    /// Of a run with this mark that is about to start.
+    /// The processes of a run with this mark that is about to start.
     pub fn before(mark: String) -> Self {
         let before = prctl::adopts_orphans().then(|| {
             let all = Processes::now();
@@ -50,13 +50,13 @@ impl Leftovers {
         Self { mark, leader: None, note: None, before }
     }
 
-    /// The program runs as this process.
+    /// Records the process of the program.
     pub fn started(&mut self, program: &Running) {
         self.leader = Some(program.pid());
         self.note = program.group_note();
     }
 
-    /// Ends what is left after `patience`. To be called when the program itself was waited for.
+    /// Ends what is left after `patience`. To be called after the program itself was waited for.
     pub fn end(self, patience: Duration) -> Ended {
         let processes = self.end_all(patience);
         if let Some(before) = &self.before {
@@ -80,7 +80,7 @@ impl Leftovers {
             loop {
                 let left = self.alive();
                 for (process, name) in &left {
-                    // One that is started meanwhile gets its signal too.
+                    // A process that is started meanwhile gets the signal too.
                     if !told.contains(&process.pid) {
                         told.push(process.pid);
                         signal_process(process, signal);
@@ -101,7 +101,7 @@ impl Leftovers {
                 std::thread::sleep(LOOK);
             }
         }
-        // What does not end by SIGKILL hangs in the kernel: it is named all the same.
+        // A process that does not end by SIGKILL hangs in the kernel; it is named nevertheless.
         named.into_iter().map(|(pid, name)| format!("{name} ({pid})")).collect()
     }
 
@@ -127,12 +127,12 @@ impl Leftovers {
     }
 }
 
-/// What was left.
+/// The processes that were left.
 #[derive(Debug)]
 pub struct Ended {
-    /// Names and process numbers of what had to be ended.
+    /// Names and numbers of the processes that had to be ended.
     pub processes: Vec<String>,
-    /// The most that one orphan had resident, also one that has ended by itself.
+    /// The highest peak of resident memory of an orphan, including those that ended by themselves.
     pub peak_rss_bytes: u64,
 }
 
@@ -146,11 +146,12 @@ impl Processes {
         Self(all.filter_map(known).collect())
     }
 
-    /// Whether a process is below this one, and neither it nor one between is one of `others`.
+    /// Whether a process descends from this one, and neither it nor one in between is one of
+    /// `others`.
     fn are_below(&self, stat: &Stat, others: &HashSet<(i32, u64)>) -> bool {
         let own = std::process::id().cast_signed();
         let mut at = stat;
-        // Read one after the other, numbers that are given again could lead in a circle.
+        // Numbers are read one after the other, so reused ones could form a circle.
         for _ in 0..self.0.len() {
             if others.contains(&identity(at)) {
                 return false;
@@ -174,8 +175,8 @@ fn mark(process: &Process) -> Option<OsString> {
     process.environ().ok()?.remove(OsStr::new(guard::RUN))
 }
 
-/// Waits for the orphans that have ended: nobody else does. What those of `others` have used is not
-/// the run's.
+/// Waits for the orphans that have ended, which nothing else does. The usage of `others` does not
+/// belong to the run.
 fn reap_orphans(others: &HashSet<(i32, u64)>) {
     let own = std::process::id().cast_signed();
     for (_, stat) in Processes::now().0.into_values() {
@@ -192,7 +193,7 @@ fn reap_orphans(others: &HashSet<(i32, u64)>) {
 
 fn signal_process(process: &Process, signal: Signal) {
     let Some(pid) = Pid::from_raw(process.pid) else { return };
-    // `process` holds its directory open: if that is still alive, the number is still its own.
+    // `process` holds its directory open: if it is still alive, the number is still its own.
     let Ok(fd) = pidfd_open(pid, PidfdFlags::empty()) else { return };
     if process.stat().is_ok_and(|stat| !has_ended(&stat)) {
         // It may end by itself between the two calls.

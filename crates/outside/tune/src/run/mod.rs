@@ -1,4 +1,4 @@
-//! Runs the program under a plan and says what came of it.
+//! Runs the program under a plan and judges the result.
 //!
 //! ```text
 //!  plan --place::prepare--> command --spawn--> program --capture--> text --judge--> outcome
@@ -37,21 +37,21 @@ use leftovers::Leftovers;
 pub use no_number::NoNumber;
 pub use number::{Decimal, NumberError, number};
 
-/// Lines kept of the output of a run that failed.
+/// Most lines that are kept of the output of a failed run.
 const TAIL_LINES: usize = 15;
-/// Bytes kept of them at most.
+/// Most bytes that are kept of them.
 const TAIL_BYTES: usize = 4096;
 
-/// What is run.
+/// The program to run.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// The program and its arguments.
     pub command: Vec<OsString>,
     /// Standard input; empty when absent.
     pub stdin: Option<PathBuf>,
-    /// A shell command before every run, not timed.
+    /// A shell command that runs before every run, and is not timed.
     pub prepare: Option<String>,
-    /// Runs end after this time at the latest.
+    /// The time limit of a run.
     pub timeout: Option<Duration>,
 }
 
@@ -76,17 +76,17 @@ pub enum RunError {
     /// A file or pipe failed.
     #[error("{what}")]
     Io {
-        /// What was tried.
+        /// The action that failed.
         what: String,
         /// Why it failed.
         source: io::Error,
     },
-    /// The user ended it.
+    /// The user interrupted.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// Runs begun in this process, by which each is marked.
+/// Number of runs begun in this process; it marks each run.
 static BEGUN: AtomicU64 = AtomicU64::new(0);
 
 /// Runs trials.
@@ -95,12 +95,12 @@ pub struct Runner<'a> {
     program: Program,
     judge: Judge,
     interrupted: &'a AtomicBool,
-    /// Why no allocator reaches this program, once that was seen.
+    /// Why no allocator can be loaded into this program, once known.
     no_allocator: Option<String>,
 }
 
 impl<'a> Runner<'a> {
-    /// A runner; a run in progress ends when `interrupted` becomes true.
+    /// Makes a runner. A run in progress ends when `interrupted` becomes true.
     #[must_use]
     pub fn new(
         machine: &'a Machine,
@@ -111,33 +111,33 @@ impl<'a> Runner<'a> {
         Self { machine, program, judge, interrupted, no_allocator: None }
     }
 
-    /// Whether this plan can be applied to the program in full; the settings that it changes
-    /// for the whole machine.
+    /// Checks whether this plan can be applied to the program in full. Returns the machine-wide
+    /// settings that it changes.
     ///
     /// # Errors
-    /// Why it cannot, with the remedy.
+    /// Why it cannot be applied, with the remedy.
     pub fn applies(&self, plan: &Plan) -> Result<Vec<Change>, String> {
         self.prepared(plan).map(|prepared| prepared.machine_wide().to_vec())
     }
 
-    /// Expects the answer that the default gave in an earlier part of the search.
+    /// Sets the answer that the default gave in an earlier part of the search.
     pub fn restore_answer(&mut self, answer: Option<String>) {
         self.judge.restore_answer(answer);
     }
 
-    /// Sets the time limit that follows from the default's runs, unless one was given.
+    /// Sets the time limit from the default's runs, unless one was given.
     pub fn learn(&mut self, trials: &[Trial]) {
         if self.program.timeout.is_none() {
             self.program.timeout = default_timeout(trials);
         }
     }
 
-    /// Expects the metric's numbers as an earlier part of the search had them.
+    /// Sets the format of the metric's numbers from an earlier part of the search.
     pub fn restore_written(&mut self, written: Written) {
         self.judge.restore_written(written);
     }
 
-    /// How the metric's numbers are written, as far as seen.
+    /// The format of the metric's numbers so far.
     #[must_use]
     pub fn written(&self) -> &Written {
         self.judge.written()
@@ -149,11 +149,12 @@ impl<'a> Runner<'a> {
         self.judge.answer()
     }
 
-    /// Makes one run. What it leaves running is ended, since it would disturb the next.
+    /// Makes one run. Processes that it leaves running are ended, because they would disturb the
+    /// next run.
     ///
     /// # Errors
-    /// [`RunError`]: the user interrupts, or the machine does not let anything run. A program
-    /// that fails is no error.
+    /// [`RunError`] if the user interrupts, or if the machine cannot run anything. A program that
+    /// fails is not an error.
     pub fn run(&mut self, order: Order, plan: &Plan) -> Result<Trial, RunError> {
         if let Some(command) = self.program.prepare.clone() {
             self.run_prepare(&command)?;
@@ -181,7 +182,7 @@ impl<'a> Runner<'a> {
             let leader = running.pid();
             left.started(running);
             if !expected.is_empty() {
-                // Without a thread nothing is seen, and nothing is denied.
+                // Without a thread there is no observation, and no objection to the run.
                 observer = Observer::start(expected, leader, |_| {}).ok();
             }
         };
@@ -216,32 +217,31 @@ impl<'a> Runner<'a> {
         Ok(Trial { peak_rss_bytes, remains, ..Trial::new(order, seconds, outcome) })
     }
 
-    /// The command under this plan, or why the plan cannot be applied in full: a plan that is
-    /// measured without a part of itself would mislead.
+    /// Prepares the command under this plan, or says why the plan cannot be applied in full:
+    /// measuring a part of a plan would mislead.
     fn prepared(&self, plan: &Plan) -> Result<Prepared, String> {
         let prepared = self.prepare(plan).map_err(|error| error.to_string())?;
         if prepared.notes.is_empty() {
             return Ok(prepared);
         }
-        // The subject is the plan's, which is named already; several levels of a factor may
-        // have the same cause.
+        // The plan is already named, and several levels of a factor may have the same cause.
         let reasons = prepared.notes.iter().map(|note| format!("{}; {}", note.cause, note.remedy));
         Err(reasons.collect::<Vec<_>>().join(". "))
     }
 
     fn prepare(&self, plan: &Plan) -> Result<Prepared, PlaceError> {
-        // The group of its own lets a time limit or an interruption end all of the program's
+        // With its own process group, a time limit or an interruption can end all of the program's
         // processes.
         let options = Options { strict: false, new_group: true };
         prepare(plan, self.machine, &self.program.command, &options)
     }
 
-    /// Why the figures of a run do not count: a setting of its plan had no effect.
+    /// Why the figures of a run do not count, if a setting of its plan had no effect.
     fn without_effect(&mut self, seen: Vec<Seen>) -> Option<String> {
         let (seen, note) =
             seen.into_iter().find_map(|seen| seen.note().map(|note| (seen, note)))?;
         if seen.is_of_program {
-            // Every allocator would fare alike, so the reason names none.
+            // The reason applies to every allocator, so it names none.
             let reason = format!("allocators are {}; {}", note.cause, note.remedy);
             self.no_allocator = Some(reason.clone());
             return Some(reason);
@@ -256,7 +256,7 @@ impl<'a> Runner<'a> {
     fn run_prepare(&self, command: &str) -> Result<(), RunError> {
         let words = ["sh", "-c", command].map(OsString::from);
         let options = Options { strict: false, new_group: true };
-        // What it leaves is there on purpose, and must not be taken for the run's.
+        // Processes that it leaves are intended, and must not be attributed to the run.
         let plan = marked(&Plan::default(), "prepare");
         let prepared = prepare(&plan, self.machine, &words, &options)?;
         let execution = execute(&prepared, self.context(Stdio::null(), None), |_| {})?;
@@ -269,8 +269,8 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// Ten times the default's slowest run, ten seconds at least: what takes longer is no
-/// better plan. `None` before the default has run.
+/// Ten times the default's slowest run, and at least ten seconds: a plan that takes longer is not
+/// better. `None` before the default has run.
 fn default_timeout(trials: &[Trial]) -> Option<Duration> {
     let slowest = trials
         .iter()

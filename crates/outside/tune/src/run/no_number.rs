@@ -1,4 +1,4 @@
-//! Why the output of a run gives no figure.
+//! Reasons why the output of a run gives no figure.
 
 use thiserror::Error;
 
@@ -10,40 +10,40 @@ pub enum NoNumber {
     /// Nothing matches.
     #[error("the output has no figure")]
     NoMatch,
-    /// What matches cannot be read.
+    /// The match cannot be read.
     #[error("the output's figure '{matched}': {why}")]
     Unreadable {
-        /// As printed.
+        /// The match, as printed.
         matched: String,
-        /// Why.
+        /// The cause.
         why: NumberError,
     },
-    /// The group matches a part of a number only.
-    #[error("'{matched}' is a part of '{whole}' only; {}", remedy(group.as_deref()))]
+    /// The group matches only a part of a number.
+    #[error("'{matched}' is only a part of '{whole}'; {}", remedy(group.as_deref()))]
     Cut {
-        /// As matched.
+        /// The match.
         matched: String,
-        /// All of the number.
+        /// The whole number.
         whole: String,
-        /// A group that matches all of it, where such a number is read.
+        /// A group that matches all of it, if such a number can be read.
         group: Option<String>,
     },
-    /// No logarithm.
-    #[error("the output's figure '{0}' is no number above 0")]
+    /// The figure has no logarithm.
+    #[error("the output's figure '{0}' is not a number above 0")]
     NotPositive(String),
 }
 
-/// What to do about a group that matches a part of a number.
+/// The remedy for a group that matches only a part of a number.
 fn remedy(group: Option<&str>) -> String {
     group.map_or_else(
         || {
-            "several units in one number are not read: have the program print one, or compare wall \
+            "a number with several units cannot be read: have the program print one unit, or compare wall \
              time"
                 .to_owned()
         },
         |group| {
             format!(
-                "match all of it with a group such as {group}, or, where it is several numbers, \
+                "match all of it with a group such as {group}, or, if it is several numbers, \
                  have the expression match what separates them, outside the group"
             )
         },

@@ -1,18 +1,18 @@
-//! Numbers as programs print them for people, in any locale.
+//! Reads numbers as programs print them for people, in any locale.
 //!
 //! ```text
 //!  1234.5  1234,5  1,234.5  1.234,5  1,234,567  1 234,5  1'234.5  1_234  -1.2e-3  1.2k  3 min
 //!  1,021   both a decimal comma and a thousands separator are possible: refused
 //! ```
 //!
-//! A comma (or a point, a space, an apostrophe, an underscore) separates thousands only in
-//! groups of three digits, all through the number. A single comma does so only where something
-//! else says that it is no decimal sign. A single point is a decimal sign, as in the C locale.
+//! A comma (or a point, a space, an apostrophe, an underscore) separates thousands only if all
+//! groups have three digits. A single comma does so only if something else shows that it is not a
+//! decimal sign. A single point is a decimal sign, as in the C locale.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// What separates whole from decimal digits, where a number alone does not say.
+/// The decimal sign, for numbers that do not show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Decimal {
@@ -30,7 +30,7 @@ impl Decimal {
         }
     }
 
-    /// The decimal sign where this sign separates thousands.
+    /// The decimal sign that goes with this separator of thousands.
     fn beside(thousands: char) -> Option<Self> {
         match thousands {
             '.' => Some(Self::Comma),
@@ -40,7 +40,7 @@ impl Decimal {
     }
 }
 
-/// What a unit measures: figures of different kinds cannot be compared.
+/// The quantity that a unit measures. Figures of different kinds cannot be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -61,28 +61,28 @@ pub enum Kind {
 pub struct Reading {
     /// In base units: seconds, or the thing counted.
     pub value: f64,
-    /// What its unit measures.
+    /// The quantity that its unit measures.
     pub kind: Kind,
-    /// The decimal sign that its separators show, where they do and it was not given.
+    /// The decimal sign, if the separators show it and it was not given.
     pub decimal: Option<Decimal>,
 }
 
-/// Why a text is not read as a number.
+/// Why a text cannot be read as a number.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NumberError {
-    /// Something else than digits, separators, a sign, an exponent and a unit.
+    /// It has something other than digits, separators, a sign, an exponent and a unit.
     #[error("it is not a number")]
     NotANumber,
-    /// Separators that mean nothing, or that contradict the decimal sign asked for.
+    /// Its separators are meaningless, or contradict the given decimal sign.
     #[error("its separators are neither decimal signs nor groups of three digits")]
     Separators,
-    /// Two readings.
+    /// It can be read in two ways.
     #[error(
         "it may be a number of thousands or one with a decimal comma; say which with --decimal \
          point or --decimal comma"
     )]
     Ambiguous,
-    /// A unit that is not known.
+    /// Its unit is unknown.
     #[error(
         "'{0}' is not a unit that is understood (ns, us, ms, s, min, h; k, M, G, T; Ki, Mi, Gi, \
          Ti; each of these may be followed by B or bit; %); have the group match the number alone"
@@ -90,7 +90,7 @@ pub enum NumberError {
     Unit(String),
 }
 
-/// The number that a text is, in base units: seconds, or the thing counted.
+/// Reads a text as a number in base units: seconds, or the thing counted.
 ///
 /// # Errors
 /// [`NumberError`].
@@ -98,7 +98,7 @@ pub fn number(text: &str, decimal: Option<Decimal>) -> Result<f64, NumberError> 
     reading(text, decimal).map(|reading| reading.value)
 }
 
-/// The number that a text is, with what its unit and its separators show.
+/// Reads a text as a number, with its kind of unit and its decimal sign.
 ///
 /// # Errors
 /// [`NumberError`].
@@ -113,7 +113,7 @@ pub fn reading(text: &str, decimal: Option<Decimal>) -> Result<Reading, NumberEr
     let end = text.find(|c| !is_mantissa(c)).unwrap_or(text.len());
     let (mantissa, rest) = text.split_at(end);
     let (exponent, unit) = exponent(rest);
-    // Punctuation after a number is no part of it.
+    // Punctuation after a number does not belong to it.
     let mantissa = mantissa.trim_end_matches([' ', '.', ',', '\'', '_']);
     if !mantissa.contains(|c: char| c.is_ascii_digit()) {
         return Err(NumberError::NotANumber);
@@ -128,10 +128,10 @@ pub fn reading(text: &str, decimal: Option<Decimal>) -> Result<Reading, NumberEr
     Ok(Reading { value: sign * value * scale, kind, decimal: shown })
 }
 
-/// What may stand between digits.
+/// Characters that may separate digits.
 pub const SEPARATORS: [char; 5] = ['.', ',', ' ', '\'', '_'];
 
-/// Typographic signs as those of ASCII.
+/// Maps typographic signs to those of ASCII.
 pub fn plain(c: char) -> char {
     match c {
         // Minus, non-breaking and thin spaces, apostrophes.
@@ -143,7 +143,7 @@ pub fn plain(c: char) -> char {
     }
 }
 
-/// An exponent, and what follows it.
+/// Splits off the exponent at the start of a text.
 fn exponent(text: &str) -> (&str, &str) {
     let Some(after) = text.strip_prefix(['e', 'E']) else { return ("", text) };
     let digits = after.strip_prefix(['-', '+']).unwrap_or(after);
@@ -154,7 +154,7 @@ fn exponent(text: &str) -> (&str, &str) {
     text.split_at(text.len() - digits.len() + count)
 }
 
-/// The mantissa with a decimal point, and without separators of thousands; the decimal sign that
+/// The mantissa with a decimal point and without separators of thousands, and the decimal sign that
 /// its separators show.
 fn digits(
     text: &str,
@@ -192,7 +192,7 @@ fn decimal_sign(
     }
     Ok(match (points, commas) {
         (0, 0) => None,
-        // The last of two kinds; several of one kind are thousands.
+        // Of two kinds, the last one is the decimal sign; several of one kind separate thousands.
         (1.., 1..) => text.chars().rfind(|c| matches!(c, '.' | ',')),
         (1, 0) => Some('.'),
         (0, 1) => {
@@ -210,8 +210,8 @@ fn decimal_sign(
     })
 }
 
-/// Digits without separators of thousands; `None` where these are not between groups of three,
-/// or not all alike.
+/// Digits without separators of thousands; `None` if the groups do not have three digits or the
+/// separators differ.
 fn ungrouped(text: &str) -> Option<String> {
     let Some(separator) = text.chars().find(|c| !c.is_ascii_digit()) else {
         return Some(text.to_owned());
@@ -225,8 +225,8 @@ fn ungrouped(text: &str) -> Option<String> {
     is_grouped.then(|| groups.concat())
 }
 
-/// What a unit measures and multiplies by; `None` for a word that is no unit. Of a rate
-/// (`MiB/s`, `ns/op`) the unit before the stroke counts.
+/// The kind and the factor of a unit; `None` for a word that is not a unit. For a rate (`MiB/s`,
+/// `ns/op`) the unit before the stroke counts.
 pub fn unit_of(unit: &str) -> Option<(Kind, f64)> {
     let (hour, minute) = (3600.0, 60.0);
     let time = |seconds| Some((Kind::Time, seconds));
@@ -255,8 +255,8 @@ fn parts(unit: &str) -> (&str, Option<&str>) {
     unit.split_once('/').map_or((unit, None), |(unit, per)| (unit, Some(per)))
 }
 
-/// What two units of the same [`Kind`] have in common where their numbers can be compared: what
-/// follows the stroke, of a word that is no unit the word; plural or not.
+/// The part of a unit that must agree, besides the [`Kind`], for numbers to be comparable: the text
+/// after the stroke, or, if the word is not a unit, the word itself, without its plural.
 pub fn common(unit: &str) -> String {
     let singular = |word: &str| match word.strip_suffix('s') {
         Some(stem) if stem.chars().count() > 1 => stem.to_owned(),
@@ -277,7 +277,7 @@ pub fn common(unit: &str) -> String {
     }
 }
 
-/// The same of a unit with a prefix, or a prefix alone.
+/// The kind and the factor of a unit with a prefix, or of a prefix alone.
 fn with_prefix(unit: &str) -> Option<(Kind, f64)> {
     const PREFIXES: [(&str, f64); 9] = [
         ("Ki", 1024.0),
@@ -414,7 +414,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the locale writes, grouped or not, is read as what was meant.
+        /// Numbers of any locale, grouped or not, are read with their value.
         #[test]
         fn numbers_of_every_locale_are_read_back(
             value in 0u64..10_000_000_000,

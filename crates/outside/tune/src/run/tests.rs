@@ -41,7 +41,7 @@ fn a_program_that_fails_is_an_outcome_and_its_output_is_kept() {
     assert!(run(shell("echo fine"), DEFAULT).unwrap().remains.is_empty());
 }
 
-/// A server that has a session of its own, and outlives the program that started it.
+/// A server that has its own session, and outlives the program that started it.
 #[test]
 fn what_a_run_left_running_is_ended_and_named() {
     for status in [0, 3] {
@@ -69,7 +69,7 @@ fn what_a_run_left_running_is_ended_and_named() {
     }
 }
 
-/// Should this process be killed, the guard ends what is left until it has ended.
+/// If this process is killed, the guard ends what is left. The note lives until that has ended.
 #[test]
 fn a_group_is_noted_until_what_is_left_of_it_has_ended() {
     let machine = Machine::uniform(1, 1);
@@ -108,7 +108,7 @@ fn a_time_limit_ends_the_whole_group() {
     let trial = run(program, OTHER).unwrap();
     assert_eq!(trial.failure(), Some(&Failure::Timeout));
     let pid = std::fs::read_to_string(file).unwrap();
-    // A killed process takes a moment to go, and is a zombie until its adopter has seen it.
+    // A killed process takes a moment to end, and is a zombie until its adopter has reaped it.
     let alive = || {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
         stat.is_ok_and(|stat| !stat.contains(") Z"))

@@ -1,4 +1,4 @@
-//! Which levels make sense on this machine.
+//! Finds the levels that make sense on this machine.
 
 use std::path::Path;
 
@@ -11,14 +11,14 @@ use numapilot_topology::Machine;
 
 use super::{FactorName, Level};
 
-/// What the levels depend on.
+/// The facts on which the levels depend.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// Nodes whose CPUs this process may use.
     pub cpu_nodes: usize,
     /// Nodes whose memory this process may use.
     pub memory_nodes: usize,
-    /// Allocators found, by name.
+    /// Names of the allocators that were found.
     pub allocators: Vec<String>,
     /// The most that programs get of transparent huge pages of any size (`always`, `madvise`,
     /// `never`); `None` without THP.
@@ -28,8 +28,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Of this machine, with the kernel's settings under `root`. What runs that were killed have
-    /// left there must have been put back before.
+    /// The facts of this machine, with the kernel's settings under `root`. Settings left by runs
+    /// that were killed must have been put back first.
     #[must_use]
     pub fn new(machine: &Machine, root: &Path) -> Self {
         let thp = Switches::read(root).map(|switches| switches.most().name().to_owned());
@@ -53,7 +53,7 @@ impl Facts {
     /// The levels of a factor besides the one that changes nothing.
     ///
     /// # Errors
-    /// Why the factor is not varied here.
+    /// The reason why the factor is not varied on this machine.
     pub(super) fn levels(&self, factor: FactorName) -> Result<Vec<Level>, String> {
         match factor {
             FactorName::Allocator => self.allocator_levels(),

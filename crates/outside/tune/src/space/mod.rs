@@ -1,4 +1,4 @@
-//! The search space: which plans are compared, and why others are not.
+//! The search space: the plans that are compared, and the reasons why others are not.
 //!
 //! The four factors of systematic-numa-study (section 3: allocator, thread placement,
 //! memory placement, OS configuration) with the levels that make sense on this machine.
@@ -14,7 +14,7 @@ use crate::shape::{Candidate, Shape};
 pub use levels::Facts;
 pub use request::{Request, RequestError};
 
-/// What can be varied.
+/// The factors that can be varied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FactorName {
@@ -89,8 +89,8 @@ impl Level {
         }
     }
 
-    /// Whether it may change a setting of the whole machine for the time of a run: there is no
-    /// call that gives huge pages or AutoNUMA to one program alone everywhere.
+    /// Whether it may change a setting of the whole machine during a run: not every kernel has a
+    /// call that sets huge pages or AutoNUMA for one program only.
     #[must_use]
     pub fn may_be_machine_wide(&self) -> bool {
         matches!(
@@ -111,10 +111,10 @@ impl Level {
     }
 }
 
-/// A factor with the levels that are compared, two at least.
+/// A factor with the levels that are compared, at least two.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Factor {
-    /// Which.
+    /// The factor.
     pub name: FactorName,
     /// Its levels; the first changes nothing.
     pub levels: Vec<Level>,
@@ -125,27 +125,27 @@ pub struct Factor {
 pub struct Skipped {
     /// The factor.
     pub factor: FactorName,
-    /// The level; the whole factor when absent.
+    /// The level; `None` stands for the whole factor.
     pub level: Option<String>,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
 /// All plans under comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Space {
-    /// What is varied.
+    /// The factors.
     pub factors: Vec<Factor>,
-    /// Plans the user added.
+    /// Plans that the user added.
     pub extras: Vec<Plan>,
     /// Pairs of levels, each as (factor, level), that cannot be applied together.
     pub excluded: Vec<[(usize, usize); 2]>,
-    /// What is not compared, and why.
+    /// Factors and levels that are not compared, with the reasons.
     pub skipped: Vec<Skipped>,
 }
 
 impl Space {
-    /// The space that the facts and the user's requests give. `applies` says why a plan
+    /// Makes the space from the facts and the user's requests. `applies` fails for a plan that
     /// cannot be applied here.
     #[must_use]
     pub fn new(
@@ -198,8 +198,8 @@ impl Space {
         space
     }
 
-    /// Leaves out the cells with two levels each of which can be applied, but not both: an
-    /// allocator that has no switch for huge pages where the machine's may not be changed.
+    /// Excludes cells with two levels of which each can be applied, but not both: for example an
+    /// allocator without a switch for huge pages where the machine's setting may not be changed.
     fn exclude_pairs(&mut self, applies: impl Fn(&Plan) -> Result<(), String>) {
         for (f, first) in self.factors.iter().enumerate() {
             for (s, second) in self.factors.iter().enumerate().skip(f + 1) {
@@ -224,7 +224,7 @@ impl Space {
         }
     }
 
-    /// Its skeleton.
+    /// The shape of the space.
     #[must_use]
     pub fn shape(&self) -> Shape {
         Shape {
@@ -245,7 +245,7 @@ impl Space {
         wide
     }
 
-    /// What a candidate stands for.
+    /// The plan of a candidate.
     #[must_use]
     pub fn plan(&self, candidate: Candidate) -> Plan {
         let shape = self.shape();
@@ -267,8 +267,8 @@ impl Space {
     }
 }
 
-/// Levels that cannot be applied, those with one reason together; as the whole factor when
-/// that is all of it.
+/// Levels that cannot be applied, grouped by reason. If no level is left, they become the whole
+/// factor.
 fn by_reason(factor: FactorName, refused: Vec<(String, String)>, all: bool) -> Vec<Skipped> {
     let reasons = grouped(refused);
     let is_whole = all && reasons.len() == 1;
@@ -280,7 +280,7 @@ fn by_reason(factor: FactorName, refused: Vec<(String, String)>, all: bool) -> V
     reasons.into_iter().map(skipped).collect()
 }
 
-/// Names that were refused, those with one reason together.
+/// Names that were refused, grouped by reason.
 fn grouped(refused: Vec<(String, String)>) -> Vec<(Vec<String>, String)> {
     let mut reasons: Vec<(Vec<String>, String)> = Vec::new();
     for (name, reason) in refused {

@@ -9,37 +9,37 @@ use thiserror::Error;
 
 use super::{FactorName, Level};
 
-/// The levels that a factor is to have.
+/// The requested levels of a factor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Which factor.
+    /// The factor.
     pub factor: FactorName,
     /// Its levels; the one that changes nothing is always added.
     pub levels: Vec<Level>,
 }
 
-/// Why a request means nothing.
+/// Why a request is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RequestError {
-    /// No `=`.
+    /// There is no `=`.
     #[error("'{0}' is not NAME=LEVEL,LEVEL; write for example thp=inherit,never")]
     NoLevels(String),
-    /// No such factor.
+    /// There is no such factor.
     #[error("'{name}' is not a factor; factors are {known}")]
     Factor {
-        /// As the user wrote it.
+        /// The text of the user.
         name: String,
-        /// What there is.
+        /// The valid names.
         known: String,
     },
-    /// No such level.
+    /// There is no such level.
     #[error("'{level}' is not a level of {factor}; its levels are {known}")]
     Level {
         /// The factor.
         factor: &'static str,
-        /// As the user wrote it.
+        /// The text of the user.
         level: String,
-        /// What there is.
+        /// The valid names.
         known: String,
     },
 }
@@ -86,8 +86,8 @@ fn allocator(text: &str) -> Option<AllocatorChoice> {
     if text.is_empty() {
         return None;
     }
-    // Without another malloc in the environment, the program's own is the C library's:
-    // a second name for it would be measured as a second plan.
+    // Without another malloc in the environment, the program's own is the C library's. A second
+    // name for it would be measured as a second plan.
     if text == allocators::GLIBC && std::env::var_os("LD_PRELOAD").is_none() {
         return Some(AllocatorChoice::Inherit);
     }

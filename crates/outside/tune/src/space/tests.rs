@@ -127,7 +127,7 @@ fn the_user_restricts_and_adds() {
         names(&space),
         ["allocator: inherit jemalloc", "memory: inherit interleave all bind 0-1"]
     );
-    // The second plan is a cell of the grid already.
+    // The second plan is already a cell of the grid.
     assert_eq!(space.extras.as_slice(), std::slice::from_ref(&extra));
     assert_eq!(space.plan(Candidate(6)), extra);
 }

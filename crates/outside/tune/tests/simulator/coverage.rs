@@ -1,4 +1,4 @@
-//! How often the intervals that a search prints hold the truth.
+//! Measures how often the intervals that a search prints hold the truth.
 
 use numapilot_tune::decide::{Basis, Claim, Decision, Findings, Settings, decide};
 use numapilot_tune::evidence::{Goal, Trial};
@@ -8,10 +8,10 @@ use rand::rngs::StdRng;
 
 use crate::surface::{Surface, World};
 
-/// Rounding: an interval that ends at the truth holds it.
+/// Tolerance for rounding: an interval that ends at the truth holds it.
 const ROUNDING: f64 = 1e-9;
 
-/// Intervals looked at, and how many of them held the truth.
+/// Number of intervals, and how many of them held the truth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     pub held: usize,
@@ -29,13 +29,12 @@ impl Share {
         self.of += other.of;
     }
 
-    /// In percent; of no interval none is wrong.
+    /// The share in percent; 100 without intervals.
     pub fn percent(self) -> f64 {
         if self.of == 0 { 100.0 } else { 100.0 * self.held as f64 / self.of as f64 }
     }
 
-    /// Whether it is no less than 95 %, as far as so many intervals can tell: three standard
-    /// errors of a share.
+    /// Whether it is at least 95 %, within three standard errors of the share.
     #[cfg_attr(not(test), allow(dead_code, reason = "the example prints shares only"))]
     pub fn is_enough(self) -> bool {
         let error = (0.95 * 0.05 / self.of.max(1) as f64).sqrt();
@@ -43,16 +42,16 @@ impl Share {
     }
 }
 
-/// Shares of the kinds of intervals.
+/// The share of each kind of interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     /// Main effects.
     pub effects: Share,
-    /// Plans whose figures are of rounds, the best one aside.
+    /// Plans with figures from rounds, except the best one.
     pub rounds: Share,
-    /// Plans whose figures are the model's.
+    /// Plans with figures from the model.
     pub model: Share,
-    /// The best plan, where one was claimed.
+    /// The best plan, if one was claimed.
     pub best: Share,
     /// Searches in which a plan was claimed to be better than the default and was not.
     pub wrong: usize,
@@ -71,7 +70,7 @@ impl Coverage {
     }
 }
 
-/// One search on a machine with one node, as most that `tune` is tried on: 6 allocators and 3
+/// Runs one search on a machine with one node, the usual case for `tune`: 6 allocators and 3
 /// settings of THP, or 5, 3 and 3 levels.
 pub fn search(seed: u64, world: World) -> Coverage {
     let mut rng = StdRng::seed_from_u64(seed);

@@ -1,5 +1,4 @@
-//! The yardstick: every cell measured several times, in random order; the least median
-//! wins.
+//! The reference: every cell is measured several times, in random order, and the least median wins.
 
 use numapilot_tune::evidence::{Goal, Order, Phase};
 use numapilot_tune::shape::Candidate;
@@ -11,7 +10,7 @@ use rand::seq::SliceRandom;
 use crate::TOLERANCE;
 use crate::surface::{Surface, World};
 
-/// Whether its result is close to the best plan.
+/// Whether the result of the full factorial is close to the best plan.
 pub fn is_good(seed: u64, repetitions: usize) -> bool {
     let surface = Surface::random(seed, World::USUAL);
     let mut rng = StdRng::seed_from_u64(!seed);

@@ -1,4 +1,4 @@
-//! Searches on random response surfaces with known truth.
+//! Runs searches on random response surfaces with known truth.
 //!
 //! Both tests print their figures: `cargo test -p numapilot-tune --test simulator --
 //! --nocapture`. The manual's page on `tune` quotes them.
@@ -19,23 +19,23 @@ use rand::rngs::StdRng;
 use surface::{Surface, World};
 
 const SURFACES: u64 = 500;
-/// Standard error of a share of 95 % of so many surfaces, in percent.
+/// Standard error of a share of 95 % with this number of surfaces, in percent.
 const ERROR: f64 = 1.0;
-/// The settings of the search were chosen on surfaces with seeds below: none of these.
+/// The settings of the search were chosen on surfaces with lower seeds.
 const FIRST_SEED: u64 = 10_000;
-/// How far from the best plan a result may be to count as good.
+/// Largest distance from the best plan that counts as good.
 const TOLERANCE: f64 = 0.03;
-/// Repetitions of every cell in the full factorial that searches are compared with: with twice
-/// as many it comes about as close to the best plan as a search does.
+/// Repetitions of every cell in the full factorial that searches are compared with. With twice as
+/// many, it comes about as close to the best plan as a search does.
 const REPETITIONS: usize = 5;
 /// Runs for each level of each factor in searches that are compared with the full factorial
 /// without repetition.
 const FEW_PER_LEVEL: f64 = 7.5;
 
 struct Outcome {
-    /// Log of the chosen plan's true time over the best plan's.
+    /// Logarithm of the chosen plan's true time divided by the best plan's.
     regret: f64,
-    /// The same of the plan named, whether shown to beat the default or expected to.
+    /// The same for the plan named, whether shown or expected to beat the default.
     expected_regret: f64,
     runs: usize,
     cells: usize,
@@ -57,7 +57,7 @@ fn settings(seed: u64, max_runs: usize) -> Settings {
     Settings { warm_up: 1, seed, ..Settings::simple(Goal::Minimize, max_runs) }
 }
 
-/// One search, from the first run to the end, with what a user would get.
+/// Runs one search to the end, with the result that a user would get.
 fn search(seed: u64, world: World) -> Outcome {
     search_within(seed, world, Settings::default_max_runs)
 }
@@ -85,7 +85,7 @@ fn search_within(seed: u64, world: World, max_runs: impl Fn(&Shape) -> usize) ->
     }
 }
 
-/// `each` for that many seeds, on all CPUs.
+/// Calls `each` for this many seeds, on all CPUs.
 fn on_all<T: Send>(seeds: u64, each: impl Fn(u64) -> T + Sync) -> Vec<T> {
     pool::on_all(FIRST_SEED, seeds, each)
 }
@@ -130,7 +130,8 @@ fn the_result_is_close_to_the_best_plan_with_few_runs() {
     assert!(cost <= 30.0, "{cost}");
 }
 
-/// The yardstick without repetition: at most 30 % of one run of each plan, over all surfaces.
+/// Compares with the full factorial without repetition: at most 30 % of one run of each plan, over
+/// all surfaces.
 #[test]
 fn few_runs_name_a_plan_that_is_close_to_the_best() {
     let surfaces = SURFACES;
@@ -162,7 +163,7 @@ fn equal_plans_have_no_winner() {
 }
 
 /// A part of the table in the manual, which `cargo run --release -p numapilot-tune --example
-/// coverage` prints: the intervals hold the truth as often as they say, also where runs are
+/// coverage` prints. The intervals hold the truth as often as they claim, even if runs are
 /// disturbed or fail.
 #[test]
 fn intervals_hold_the_truth_as_often_as_they_say() {

@@ -1,9 +1,9 @@
-//! Searches side by side.
+//! Runs searches in parallel.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// `each` for that many seeds from the first on, on all CPUs.
+/// Calls `each` for this many seeds, beginning with `first`, on all CPUs.
 pub fn on_all<T: Send>(first: u64, seeds: u64, each: impl Fn(u64) -> T + Sync) -> Vec<T> {
     let next = AtomicU64::new(first);
     let results = Mutex::new(Vec::new());

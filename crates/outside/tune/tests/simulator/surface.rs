@@ -7,7 +7,7 @@ use rand_distr::{Distribution, Normal};
 use numapilot_tune::evidence::{Failure, Order, Outcome, Trial};
 use numapilot_tune::shape::{Candidate, Shape};
 
-/// What the programs of one test look like.
+/// The properties of the programs of one test.
 #[derive(Clone, Copy, Debug)]
 pub struct World {
     /// Whether plans differ at all.
@@ -18,18 +18,18 @@ pub struct World {
     pub noise: f64,
     /// Share of runs that something else on the machine slows down.
     pub disturbed: f64,
-    /// By what factor, at least and at most.
+    /// The least and the largest factor by which they are slowed.
     pub slowed: (f64, f64),
     /// Share of runs that fail by chance, whatever the plan.
     pub failing: f64,
     /// Standard deviation of the logarithm of a program's time from the first run to the last.
     pub trend: f64,
-    /// The same of a wave of two periods.
+    /// The same for a wave of two periods.
     pub wave: f64,
 }
 
 impl World {
-    /// A usual machine: 5 % noise, and 2 % of runs slowed by something else.
+    /// A usual machine: 5 % noise, and 2 % of runs slowed by other load.
     pub const USUAL: Self = Self {
         effects: true,
         crashes: true,
@@ -41,7 +41,7 @@ impl World {
         wave: 0.03,
     };
 
-    /// One on which all plans are equal.
+    /// A machine on which all plans are equal.
     pub const EQUAL: Self = Self { effects: false, ..Self::USUAL };
 }
 
@@ -69,7 +69,7 @@ impl Surface {
         Self::with_levels(levels, world, &mut rng)
     }
 
-    /// One of these numbers of levels.
+    /// A surface with these numbers of levels.
     pub fn with_levels(levels: Vec<usize>, world: World, rng: &mut StdRng) -> Self {
         let shape = Shape { levels, ..Shape::default() };
         let mut costs = vec![Some(0.0); shape.cells()];
@@ -86,7 +86,7 @@ impl Surface {
         }
     }
 
-    /// Log of a plan's true time over the default's.
+    /// Logarithm of a plan's true time divided by the default's.
     pub fn difference(&self, plan: Candidate) -> f64 {
         let cost = |plan: usize| self.costs[plan].unwrap_or(f64::INFINITY);
         cost(plan.0 as usize) - cost(0)
@@ -104,7 +104,7 @@ impl Surface {
         mean(&of_level(level)) - mean(&of_level(0))
     }
 
-    /// Log of a plan's true time over the best plan's.
+    /// Logarithm of a plan's true time divided by the best plan's.
     pub fn regret(&self, plan: Candidate) -> f64 {
         let best = self.costs.iter().flatten().copied().fold(f64::INFINITY, f64::min);
         self.costs[plan.0 as usize].map_or(f64::INFINITY, |cost| cost - best)
@@ -128,11 +128,11 @@ impl Surface {
     }
 }
 
-/// Effects by the levels of one factor or two; `None` where the program fails.
+/// Effects by the levels of one or two factors; `None` if the program fails.
 type Table = Vec<Vec<Option<f64>>>;
 
-/// Main effects of very different sizes, interactions in some pairs of factors, and
-/// failing levels and pairs of levels; never at the default.
+/// Adds main effects of very different sizes, interactions in some pairs of factors, and failing
+/// levels and pairs of levels, but never at the default.
 fn add_effects(shape: &Shape, world: World, costs: &mut [Option<f64>], rng: &mut StdRng) {
     let factors = shape.levels.len();
     let mut tables: Vec<(usize, usize, Table)> = Vec::new();

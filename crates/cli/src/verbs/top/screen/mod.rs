@@ -1,4 +1,4 @@
-//! What `top` shows: lines of text, as wide and as many as there is room for.
+//! Formats the screen of `top`: lines of text, as wide and as many as there is room for.
 
 use std::fmt::Write;
 
@@ -9,13 +9,13 @@ use numapilot_observe::Metric;
 
 use super::state::{Known, Link, Node, Region, State};
 
-/// What stands for a figure that could not be had.
+/// Stands for a missing figure.
 const NOT_SUPPORTED: &str = "<not supported>";
 
-/// Where text is wrapped that no window shows: what a terminal has at least.
+/// Width at which text without a window is wrapped: the least that a terminal has.
 const WIDTH: usize = 80;
 
-/// By what regions are ordered.
+/// The order of regions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     #[default]
@@ -42,13 +42,13 @@ impl Order {
     }
 }
 
-/// The lines without what only a window needs: for scripts. Tables have all of their columns.
+/// The lines for scripts, without the parts for a window. Tables have all of their columns.
 pub fn text(state: &State, order: Order) -> Vec<String> {
     drawn(state, order, WIDTH, usize::MAX).lines
 }
 
-/// A window of this size. What does not fit is left out: the last lines first, and in tables the
-/// columns that matter least. How much that is stands in the last line.
+/// The lines for a window of this size. Lines that do not fit are left out from the end, and so are
+/// the least important columns of tables. The last line tells how many.
 pub fn window(
     state: &State,
     order: Order,
@@ -70,8 +70,8 @@ pub fn window(
     lines.iter().map(|line| clip(line, width)).collect()
 }
 
-/// The last line: keys, and what the user must know of the screen; where not all of it fits, the
-/// latter comes first.
+/// The last line: keys, and notices about the screen. If not all of it fits, the notices come
+/// first.
 fn keys(order: Order, paused: bool, left_out: [(usize, &str); 2], width: usize) -> String {
     let left_out = left_out.iter().filter(|(count, _)| *count > 0);
     let left_out: Vec<String> = left_out.map(|(count, what)| plural(*count, what)).collect();
@@ -87,7 +87,7 @@ fn keys(order: Order, paused: bool, left_out: [(usize, &str); 2], width: usize) 
     if all.chars().count() <= width { all } else { [&notes[..], &keys].concat().join("  ") }
 }
 
-/// The first characters of a line, with a sign where some are left out; escape codes have no width.
+/// Shortens a line, with a mark if characters are left out. Escape codes have no width.
 fn clip(line: &str, width: usize) -> String {
     let overflows = visible(line) > width;
     let kept = if overflows { width.saturating_sub(1) } else { width };
@@ -107,16 +107,16 @@ fn clip(line: &str, width: usize) -> String {
     clipped
 }
 
-/// Characters that are shown of a line.
+/// The number of visible characters of a line.
 fn visible(line: &str) -> usize {
     anstream::adapter::strip_str(line).to_string().chars().count()
 }
 
-/// What is drawn.
+/// The lines that are drawn.
 struct Screen {
-    /// Columns for text, which is wrapped.
+    /// Width for text, which is wrapped.
     width: usize,
-    /// Columns for tables.
+    /// Width for tables.
     table_width: usize,
     lines: Vec<String>,
     columns_left_out: usize,
@@ -135,12 +135,12 @@ fn drawn(state: &State, order: Order, width: usize, table_width: usize) -> Scree
     screen
 }
 
-/// A column of a table: its cells are aligned to the right, with the space before them.
+/// A column of a table. Its cells are aligned to the right, and include the space before them.
 struct Column {
     title: String,
     width: usize,
     cells: Vec<String>,
-    /// 0 stays; of the others the highest is left out first.
+    /// Columns with rank 0 stay; of the others, the highest rank is left out first.
     rank: usize,
 }
 
@@ -176,7 +176,7 @@ impl Screen {
         self.lines.extend(text.lines().map(str::to_owned));
     }
 
-    /// The columns that there is room for beside `rest` characters at the end of each line.
+    /// The columns that fit, with `rest` characters at the end of each line.
     fn fitting(&mut self, mut columns: Vec<Column>, rest: usize) -> Vec<Column> {
         let total = |columns: &[Column]| columns.iter().map(|column| column.width).sum::<usize>();
         while total(&columns).saturating_add(rest) > self.table_width {
@@ -217,7 +217,7 @@ impl Screen {
             let row = row.iter().map(cell).collect::<Vec<_>>().join("  ");
             self.lines.push(row.trim_end().to_owned());
         }
-        // Figures that are missing for one reason share it.
+        // Figures that are missing for the same reason share it.
         let mut missing: Vec<(&str, Vec<&str>)> = Vec::new();
         for (name, value) in &all {
             let Err(why) = value else { continue };
@@ -290,7 +290,7 @@ impl Screen {
             self.lines.push(columns.iter().map(|column| column.cell(row)).collect());
         }
         if let Ok(links) = &state.links {
-            // A share stays with its link.
+            // Do not separate a share from its link.
             let one = |link: &Link| format!("{}\u{a0}{}", link.between, percent(link.usage));
             let links: Vec<String> =
                 links.iter().map(|link| one(link).replace(' ', "\u{a0}")).collect();
@@ -322,7 +322,7 @@ impl Screen {
         ];
         let longest = rest.iter().map(|rest| visible(rest)).max().unwrap_or_default();
         let mut columns = self.fitting(columns, longest);
-        // The title is over the first column.
+        // The title is above the first column.
         columns[0].width = columns[0].width.max(TITLE.len() + 1);
         let mut head = format!("{BOLD}{TITLE:<width$}{BOLD:#}", width = columns[0].width);
         for column in &columns[1..] {
@@ -336,7 +336,7 @@ impl Screen {
     }
 }
 
-/// How full a node is.
+/// A bar that shows how full a node is.
 fn bar(node: &Node) -> String {
     let share = match (node.used_bytes, node.memory_bytes) {
         (Some(used), memory @ 1..) => (used as f64 / memory as f64).clamp(0.0, 1.0),
@@ -351,7 +351,7 @@ fn bar(node: &Node) -> String {
     format!("{style}{filled:<10}{style:#}")
 }
 
-/// Which nodes use a region, and what it is.
+/// The nodes that use a region, and its name.
 fn by_node(region: &Region) -> String {
     let total = region.total();
     let mut nodes = region.samples.clone();

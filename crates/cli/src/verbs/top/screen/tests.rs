@@ -49,7 +49,7 @@ fn recorded() -> State {
     }
 }
 
-/// On a machine that tells little.
+/// The state on a machine with few figures.
 fn poor() -> State {
     let why = || "no counter of accesses by node pair here".to_owned();
     State {
@@ -81,7 +81,7 @@ fn traffic_is_by_simulated_seconds_where_there_are_any() {
     };
     let mut state = recorded();
     let by_host = row(&state).unwrap();
-    // The guest saw a hundredth of the time.
+    // The guest's time was a hundredth of the host's.
     state.figures.insert(Metric::SimulatedSeconds, Ok(0.02));
     state.traffic = Ok(vec![vec![900_000, 0], vec![0, 0]]);
     assert_eq!(row(&state).unwrap(), by_host);

@@ -7,8 +7,8 @@ use super::LINE;
 
 const CELL: f64 = 24.0;
 
-/// Draws latency (distance where latency is not known) and bandwidth at `(x, y)`; returns
-/// width and height.
+/// Draws latency (or distance if latency is unknown) and bandwidth at `(x, y)`; returns width and
+/// height.
 pub fn draw(svg: &mut Svg, machine: &Machine, x: f64, y: f64) -> (f64, f64) {
     let figures = &machine.figures;
     if machine.nodes.len() == 1 {

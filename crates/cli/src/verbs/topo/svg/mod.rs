@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    /// Every text's box, from the document itself.
+    /// The box of every text, from the document itself.
     fn texts(document: &str) -> Vec<(String, numapilot_cli_kit::svg::Area)> {
         let attribute = |tag: &str, key: &str| {
             let start = tag.find(&format!(" {key}=\"")).unwrap() + key.len() + 3;
@@ -108,7 +108,7 @@ mod tests {
                     _ => 13.0,
                 };
                 let text = line.split('>').nth(1).unwrap().split('<').next().unwrap();
-                // What fonts really take; the layout's own estimate is wider.
+                // The real width of fonts; the layout's own estimate is wider.
                 let width = text_width(text, size) * 0.8;
                 let x: f64 = attribute(line, "x").parse().unwrap();
                 let y: f64 = attribute(line, "y").parse().unwrap();

@@ -1,4 +1,4 @@
-//! Nodes, the links between them and what the lines mean.
+//! Draws nodes, the links between them, and the legend.
 
 use numapilot_cli_kit::svg::{Area, Svg, text_width};
 use numapilot_cli_kit::terminal::{bytes, plural};
@@ -97,12 +97,12 @@ fn same(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-6
 }
 
-/// Wide links are drawn thick.
+/// The width of a line: links with more bandwidth are thicker.
 fn stroke(kind: usize) -> f64 {
     *[3.5, 2.2, 1.6].get(kind).unwrap_or(&1.2)
 }
 
-/// What the lines mean; returns the right and lower edge.
+/// Draws the legend; returns its right and lower edge.
 fn legend(svg: &mut Svg, kinds: &[f64], x: f64, y: f64) -> (f64, f64) {
     const SAMPLE: f64 = 34.0;
     let mut width = 0.0;

@@ -1,4 +1,4 @@
-//! What must hold in any world.
+//! Properties that hold in any world.
 
 use proptest::prelude::*;
 
@@ -36,7 +36,7 @@ proptest! {
             let bytes: u64 = decision.orders.iter().map(|order| order.bytes()).sum();
             prop_assert!(bytes <= bytes_per_second);
         }
-        // One move of a page in a cooldown, undoing it excepted.
+        // A page moves once in a cooldown, except for rollbacks.
         let mut last: BTreeMap<Page, u64> = BTreeMap::new();
         for (at, order) in world.given.iter().filter(|(_, order)| order.why != Why::Undo) {
             for page in order.each() {
@@ -55,7 +55,7 @@ proptest! {
         }
     }
 
-    /// The order of samples within an interval carries nothing.
+    /// The order of samples within an interval does not matter.
     #[test]
     fn permuting_nodes_permutes_orders(intervals in any_intervals(2)) {
         let (mut one, mut other) = (world(2), world(2));
@@ -68,8 +68,7 @@ proptest! {
         }
     }
 
-    /// One page in the midst of others: an access more by a node never takes the page away
-    /// from it.
+    /// For one page among others, an additional access by a node never takes the page away from it.
     #[test]
     fn more_evidence_never_lowers_the_chance(mine in 0usize..40, others in 0usize..40, more in 1usize..20) {
         let goes = |mine: usize| {

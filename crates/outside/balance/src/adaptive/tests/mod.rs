@@ -1,4 +1,4 @@
-//! The decision on small worlds whose pages move at once.
+//! Tests of decisions on small worlds whose pages move at once.
 
 mod any_world;
 mod side_by_side;
@@ -12,14 +12,14 @@ use crate::evidence::Access;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Pages, who uses them, and one interval after another.
+/// Pages and their users, over several intervals.
 struct World {
     nodes: Nodes,
     usable: NodeSet,
     homes: BTreeMap<Page, NodeId>,
     state: Adaptive,
     now_ns: u64,
-    /// Orders that were given, with their time.
+    /// All orders with their time.
     given: Vec<(u64, Order)>,
     per_sample: Option<f64>,
     kernel_collocates: bool,
@@ -50,7 +50,7 @@ impl World {
         }
     }
 
-    /// Pages of the same home, from a first on.
+    /// Adds `count` pages with the same home, beginning with `first`.
     fn pages(mut self, first: u64, count: u64, home: u32) -> Self {
         self.homes.extend((first..first + count).map(|page| (Page(page), NodeId(home))));
         self
@@ -60,13 +60,13 @@ impl World {
         self.homes[&Page(page)].0
     }
 
-    /// Pages on each node.
+    /// The number of pages on each node.
     fn counts(&self) -> Vec<usize> {
         let on = |id: &NodeId| self.homes.values().filter(|home| *home == id).count();
         self.nodes.ids().iter().map(on).collect()
     }
 
-    /// An interval with these accesses, `(page, from)`.
+    /// Runs an interval with these accesses, `(page, from)`.
     fn interval(&mut self, accesses: impl IntoIterator<Item = (u64, u32)>) -> Decision {
         self.interval_with(accesses, |_, _| None, false)
     }
@@ -111,14 +111,14 @@ impl World {
     }
 }
 
-/// Every page by one node, some times each.
+/// Accesses to every page by one node, `times` each.
 fn by(pages: std::ops::Range<u64>, from: u32, times: usize) -> Vec<(u64, u32)> {
     pages.flat_map(|page| vec![(page, from); times]).collect()
 }
 
 #[test]
 fn many_accesses_are_decided_on_like_few() {
-    // Every other region is used from afar; two threads share the work.
+    // Every other region is used from the other node; two threads share the work.
     let user = |page: u64| (page / 512 % 2) as u32;
     let all = 0..1u64 << 14;
     let mut world = World::new(2).pages(0, 1 << 14, 0);
@@ -148,7 +148,7 @@ fn a_page_goes_to_its_only_user() {
 #[test]
 fn a_page_with_little_evidence_goes_with_its_region() {
     let mut world = World::new(2).pages(0, 512, 0);
-    // One sample of each in an interval: no page alone has enough.
+    // Each page gets one sample in an interval, which is not enough evidence for a single page.
     world.interval(by(0..512, 1, 1));
     world.interval(by(0..512, 1, 1));
     assert_eq!(world.counts(), [0, 512]);
@@ -156,7 +156,7 @@ fn a_page_with_little_evidence_goes_with_its_region() {
 
 #[test]
 fn a_page_goes_to_who_waits_for_it() {
-    // A producer on the one node, a consumer on the other.
+    // A producer on one node, a consumer on the other.
     let both = || (0..2).flat_map(|node| by(0..512, node, 2)).collect::<Vec<_>>();
     let mut world = World::new(2).pages(0, 512, 0);
     for _ in 0..4 {
@@ -174,7 +174,7 @@ fn a_page_goes_to_who_waits_for_it() {
 
 #[test]
 fn what_several_share_stays_while_nothing_is_congested() {
-    // Half of the pages at home on each node, all used by both.
+    // Half of the pages are on each node, and both nodes use all.
     let mut world = World::new(2).pages(0, 50, 0).pages(50, 50, 1);
     for _ in 0..4 {
         let both = by(0..100, 0, 3).into_iter().chain(by(0..100, 1, 3));
@@ -194,7 +194,7 @@ fn what_several_share_is_spread_when_one_controller_has_it_all() {
     assert!(world.given.iter().all(|(_, order)| order.why == Why::Interleave));
 }
 
-/// A program that walks through its memory, part of which is seen in every interval.
+/// A program that walks through its memory. Every interval shows part of it.
 #[test]
 fn all_parts_are_spread_alike() {
     let mut world = World::new(4).pages(0, 4096, 0);
@@ -217,7 +217,7 @@ fn all_parts_are_spread_alike() {
 fn what_is_spread_lies_as_if_interleaved() {
     let mut world = World::new(4).pages(0, 512, 0);
     for at in 0..8 {
-        // A fifth of the pages is not seen, another one each time.
+        // A different fifth of the pages is not seen each time.
         let seen = (0..512).filter(|page| page % 5 != at % 5);
         let accesses = seen.flat_map(|page| (0..4).map(move |node| (page, node)));
         world.interval(accesses.collect::<Vec<_>>());
@@ -229,7 +229,7 @@ fn what_is_spread_lies_as_if_interleaved() {
 #[test]
 fn what_a_known_region_shares_is_spread_at_first_sight() {
     let mut world = World::new(4).pages(0, 2048, 0);
-    // The regions are known, by pages that are not seen again.
+    // The regions are known by pages that are not seen again.
     world.interval((0..2048).step_by(16).map(|page| (page, 0)).collect::<Vec<_>>());
     let shared = |page: &u64| !page.is_multiple_of(16);
     let two = |page: u64| [(page, page as u32 % 4), (page, (page as u32 + 1) % 4)];
@@ -238,13 +238,13 @@ fn what_a_known_region_shares_is_spread_at_first_sight() {
     assert!(counts[1..].iter().all(|pages| (450..=500).contains(pages)), "{counts:?}");
 }
 
-/// One access to a page does not tell whether others use it, too.
+/// One access to a page does not show whether others use it too.
 #[test]
 fn what_may_be_somebodys_is_not_spread_at_first_sight() {
     let mut world = World::new(4).pages(0, 2048, 0);
     for seen in 0..4 {
         let pages = (0..2048).skip(seen).step_by(4);
-        // Page by page another node's, each seen once.
+        // Each page belongs to the next node in turn and is seen once.
         let decision = world.interval(pages.map(|page| (page, page as u32 / 4 % 4)));
         assert_eq!(decision.orders, []);
     }
@@ -268,14 +268,14 @@ fn memory_that_is_touched_anew_before_its_moves_help_is_spread() {
     let mut world = World::new(4).pages(0, 400, 0);
     let mut first_touch = Vec::new();
     for _ in 0..4 {
-        // Given back after each interval, and touched by node 0 again.
+        // All pages are freed after each interval and touched by node 0 again.
         world.homes.values_mut().for_each(|home| *home = NodeId(0));
         first_touch.extend(world.interval(by(0..400, 1, 6)).first_touch);
     }
     assert_eq!(first_touch, [FirstTouch { region: Region(0), spread: true }]);
 }
 
-/// Eight phases of an interval, in each of which a node walks through the pages of another, 64 on each.
+/// Eight phases of an interval. In each of them every node walks through 64 pages of another node.
 fn in_turns(nodes: u64) -> impl Iterator<Item = (u64, u32)> {
     (0..8).flat_map(move |phase| {
         (0..64 * nodes)
@@ -289,7 +289,7 @@ fn what_nodes_use_one_after_the_other_is_spread_where_they_wait() {
         let mut world =
             (0..4).fold(World::new(4), |world, node| world.pages(u64::from(node) * 512, 64, node));
         for _ in 0..6 {
-            // Nobody waits for what the others do not use.
+            // A node does not wait for memory that the others do not use.
             let remote_ns = if world.home(1) == 0 { remote_ns } else { 250 };
             let latency = |from, home| Some(if from == home { 100 } else { remote_ns });
             world.interval_with(in_turns(4), latency, false);
@@ -331,13 +331,13 @@ fn bandwidth_decides_how_much_a_node_takes() {
 
 #[test]
 fn pages_that_were_not_seen_move_with_those_that_were() {
-    // 300 of 512 pages, each once: the others are as likely to be in use.
+    // 300 of 512 pages are seen once each, so the others are as likely to be in use.
     let mut world = World::new(2).pages(0, 512, 0);
     for _ in 0..2 {
         world.interval(by(0..300, 1, 1));
     }
     assert_eq!(world.home(511), 1);
-    // The same few again and again: nothing speaks for the others.
+    // The same few pages are seen again and again: nothing suggests that the others are used.
     let mut world = World::new(2).pages(0, 512, 0);
     for _ in 0..2 {
         world.interval(by(0..10, 1, 30));
@@ -362,7 +362,7 @@ fn the_first_fault_of_a_page_is_not_evidence() {
 #[test]
 fn moves_that_do_not_help_are_undone() {
     let mut world = World::new(2).pages(0, 100, 0);
-    // Slow wherever the pages are.
+    // Accesses are slow wherever the pages are.
     let slow = |_, _| Some(500);
     world.interval_with(by(0..100, 1, 6), slow, false);
     assert_eq!(world.interval_with(by(0..100, 1, 6), slow, false).state, State::Moving);
@@ -381,7 +381,7 @@ fn moves_that_do_not_help_are_undone() {
 #[test]
 fn a_move_must_be_worth_its_cost() {
     let mut world = World::new(2).pages(0, 50, 0);
-    // Few accesses stand behind the samples: 300 remote ones save 30 us in a second.
+    // The samples stand for few accesses: 300 remote ones save 30 us in a second.
     world.per_sample = Some(0.01);
     for _ in 0..5 {
         assert_eq!(world.interval(by(0..50, 1, 6)).orders, []);
@@ -396,7 +396,7 @@ fn too_little_evidence_decides_nothing() {
     }
 }
 
-/// A fault brings a page to whoever had it, so that every single access looks local; over
+/// Each fault moves a page to the node that faulted, so every single access looks local. Over
 /// several intervals the page is shared all the same.
 #[test]
 fn sharing_is_seen_over_intervals() {
@@ -404,7 +404,7 @@ fn sharing_is_seen_over_intervals() {
     world.kernel_collocates = true;
     world.per_sample = None;
     for at in 0..8u32 {
-        // Every page by one node an interval, by each as often.
+        // Each page is used by one node per interval, and equally often by both.
         let user = |page: u64| u32::from((page + u64::from(at)).is_multiple_of(2));
         for page in (0..400).filter(|page| user(*page) == 0) {
             world.homes.insert(Page(page), NodeId(0));

@@ -1,4 +1,4 @@
-//! What nodes have side by side in a region, in huge pages and in small ones.
+//! Pages of several nodes side by side in a region, in huge pages and in base pages.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn a_huge_page_moves_as_one() {
     );
 }
 
-/// Page by page another node's, side by side in a huge page.
+/// Each page of a huge page belongs to the next node in turn.
 fn side_by_side(nodes: u32, times: usize) -> Vec<(u64, u32)> {
     (512..1024).flat_map(|page| by(page..page + 1, page as u32 % nodes, times)).collect()
 }
@@ -41,7 +41,7 @@ fn a_huge_page_with_pages_of_several_nodes_is_split() {
     }
 }
 
-/// Whose accesses are served locally makes more of them.
+/// A node whose accesses are served locally makes more of them.
 #[test]
 fn a_huge_page_that_is_mostly_one_nodes_is_split_for_the_others() {
     for (others, split) in [(256, true), (16, false)] {
@@ -75,7 +75,7 @@ fn a_huge_page_goes_whole_to_who_has_nearly_all_of_it() {
 fn a_page_side_by_side_with_others_does_not_go_with_the_most_of_them() {
     let mut world = World::new(2).pages(512, 512, 0);
     for _ in 0..2 {
-        // Two accesses in three are of node 0; no page has enough to speak for itself.
+        // Two accesses in three come from node 0. No page has enough evidence by itself.
         let accesses = (512..1024).map(|page| (page, u32::from(page % 3 == 0)));
         world.interval(accesses);
     }
@@ -90,7 +90,7 @@ fn a_page_side_by_side_with_others_does_not_go_with_the_most_of_them() {
 fn a_huge_page_is_not_split_for_little() {
     let mut world = World::new(4).pages(512, 512, 0);
     for _ in 0..3 {
-        // All but as fast as local memory: page tables would cost more.
+        // Accesses are almost as fast as local memory: page tables would cost more.
         let decision = world.interval_with(side_by_side(4, 2), |_, _| Some(120), true);
         assert_eq!((decision.splits, decision.orders), (vec![], vec![]));
     }

@@ -1,8 +1,9 @@
-//! Why plans fail: a level, or a pair of levels, with which the program does not run.
+//! Infers why plans fail: because of a level, or a pair of levels, with which the program does not
+//! run.
 //!
-//! Whatever a plan that worked has is no cause; every plan that failed has at least one. A
-//! Markov chain visits the sets of causes that agree with this, as often as they are
-//! probable: few causes more often than many, and a level more often than a pair.
+//! No level or pair of a plan that worked is a cause; every plan that failed has at least one. A
+//! Markov chain visits the sets of causes that agree with this, in proportion to their probability:
+//! few causes more often than many, and a level more often than a pair.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,22 +22,22 @@ type Trait = ((usize, usize), (usize, usize));
 
 /// State of the chain.
 pub struct Causes {
-    /// What may be a cause.
+    /// The possible causes.
     suspects: Vec<Trait>,
-    /// Whether it is.
+    /// Whether each is a cause in the present state.
     guilty: Vec<bool>,
-    /// Failures each suspect took part in.
+    /// The failures of each suspect.
     failures: Vec<Vec<usize>>,
-    /// Suspects of each failure.
+    /// The suspects of each failure.
     present: Vec<Vec<usize>>,
     failed: Vec<Candidate>,
-    /// Levels of each cell; none where nothing is suspect.
+    /// Levels of each cell; empty without suspects.
     cells: Vec<Vec<usize>>,
     candidates: usize,
 }
 
 impl Causes {
-    /// The fewest causes that explain the failures, or nearly.
+    /// Begins with about the fewest causes that explain the failures.
     pub fn new(shape: &Shape, worked: &[Candidate], failed: &[Candidate]) -> Self {
         let innocent: BTreeSet<Trait> = worked
             .iter()
@@ -66,20 +67,20 @@ impl Causes {
                 causes.failures[index].push(failure);
                 present.push(index);
             }
-            // Without a suspect the plan fails for a reason of its own.
+            // Without a suspect, the plan fails for a reason of its own.
             if !present.is_empty() {
                 causes.present.push(present);
             }
         }
         if !causes.suspects.is_empty() {
-            // By their numbers, also those that are no candidates.
+            // By number, including cells that are not candidates.
             causes.cells = shape.cell_points().collect();
         }
         causes.accuse();
         causes
     }
 
-    /// Accuses who explains most of what is unexplained, until nothing is.
+    /// Accuses the suspect that explains most of the unexplained failures, until all are explained.
     fn accuse(&mut self) {
         loop {
             let open = |&failure: &usize| self.explanations(failure) == 0;
@@ -93,7 +94,7 @@ impl Causes {
         }
     }
 
-    /// Draws for and against each suspect, given all others.
+    /// Draws whether each suspect is a cause, given all others.
     pub fn step(&mut self, rng: &mut SmallRng) {
         for suspect in 0..self.suspects.len() {
             let odds = self.odds(suspect);
@@ -102,7 +103,7 @@ impl Causes {
             } else {
                 self.acquit(suspect);
             }
-            // Let another suspect of one of its failures take the blame.
+            // Move the blame to another suspect of one of its failures.
             let failure = self.failures[suspect][rng.random_range(0..self.failures[suspect].len())];
             let others = &self.present[failure];
             let other = others[rng.random_range(0..others.len())];
@@ -132,7 +133,7 @@ impl Causes {
         fails
     }
 
-    /// Takes the guilt off a suspect without whom everything is explained; says whether.
+    /// Acquits a suspect if everything is explained without it. Returns whether it did.
     fn acquit(&mut self, suspect: usize) -> bool {
         let needed = self.guilty[suspect]
             && self.failures[suspect].iter().any(|&failure| self.explanations(failure) == 1);
@@ -182,11 +183,11 @@ mod tests {
 
     #[test]
     fn a_level_that_always_fails_explains_away_its_company() {
-        // 4 x 2 x 2: the last level of the first factor fails, met with each of the others.
+        // 4 x 2 x 2: the last level of the first factor fails, with each level of the others.
         let shape = Shape { levels: vec![4, 2, 2], extras: 1, ..Shape::default() };
         let shares = shares(&shape, &[0], &[12, 15, 16]);
         assert!(shares[13] > 0.9 && shares[14] > 0.9, "{shares:?}");
-        // The second levels of the others were never seen to work, and are hardly suspect.
+        // The second levels of the other factors were never seen to work, and are hardly suspect.
         assert!(shares[3] < 0.1, "{shares:?}");
         assert_eq!((shares[0], shares[16]), (0.0, 1.0));
     }

@@ -1,4 +1,4 @@
-//! How the machine changes while a search runs: a random walk from run to run.
+//! Models how the machine changes while a search runs: a random walk from run to run.
 //!
 //! Source: S. Frühwirth-Schnatter, "Data Augmentation and Dynamic Linear Models", Journal of
 //! Time Series Analysis 15 (1994): a Kalman filter forwards, draws backwards.
@@ -7,16 +7,16 @@ use rand::rngs::SmallRng;
 
 use super::{normal, variance};
 
-/// First guess at a step's standard deviation, as a share of the noise.
+/// Initial standard deviation of a step, as a share of the noise.
 const STEP: f64 = 1.0 / 16.0;
-/// Variance of where the walk begins: wide against every difference of logarithms.
+/// Variance of the start of the walk: large against every difference of logarithms.
 const ANYWHERE: f64 = 1.0;
 
 /// The walk.
 pub struct Drift {
     levels: Vec<f64>,
     centre: f64,
-    /// Variance of a step, and the first guess at it.
+    /// Variance of a step, and its initial value.
     step: f64,
     guess: f64,
     /// Mean and variance of each level, given the runs up to it.
@@ -24,14 +24,15 @@ pub struct Drift {
 }
 
 impl Drift {
-    /// No drift from `centre` in that many runs.
+    /// Begins without drift from `centre`, for this many runs.
     pub fn new(centre: f64, runs: usize, noise: f64) -> Self {
         let guess = (STEP * noise).powi(2);
         let levels = vec![centre; runs];
         Self { levels, centre, step: guess, guess, filtered: Vec::with_capacity(runs) }
     }
 
-    /// Draws the walk anew; `rest` is what it and all else leave of the costs.
+    /// Redraws the walk. `rest` is the part of the costs that neither the walk nor the other terms
+    /// explain.
     pub fn step(&mut self, rest: &mut [f64], weights: &[f64], noise: f64, rng: &mut SmallRng) {
         self.filtered.clear();
         let (mut mean, mut spread) = (self.centre, ANYWHERE);

@@ -1,16 +1,16 @@
-//! The screening model: what the runs so far say about every plan, measured or not.
+//! The screening model: predicts every plan, measured or not, from the runs so far.
 //!
-//! The logarithm of the metric is taken as
+//! The logarithm of the metric is modelled as
 //!
 //! ```text
 //!  drift + sum of main effects + sum of two-factor interactions + the plan's own + noise
 //! ```
 //!
-//! Few of these effects matter ("effect sparsity"), and which ones is not known. So every
-//! effect is either nil or normal, with a size and a share of nil ones that each factor and
-//! each pair of factors has for itself; the machine drifts as a random walk; some runs are
-//! disturbed (`tails`). A Markov chain visits what agrees with the runs, and each surface kept from it
-//! is a draw from what is possible. `causes` draws, in the same manner, why plans fail.
+//! Few of these effects matter ("effect sparsity"), and which ones is unknown. So every effect is
+//! either zero or normal. Each factor and each pair of factors has its own size of effects and its
+//! own share of zero ones. The machine drifts as a random walk, and some runs are disturbed
+//! (`tails`). A Markov chain visits the states that agree with the runs, and each surface kept from
+//! it is a draw from the possible ones. In the same manner, `causes` draws why plans fail.
 //!
 //! Sources: G. E. P. Box, R. D. Meyer, "An Analysis for Unreplicated Fractional Factorials",
 //! Technometrics 28 (1986); E. I. George, R. E. McCulloch, "Variable Selection via Gibbs
@@ -18,12 +18,12 @@
 //! "Bayesian Variable Selection with Related Predictors", Canadian Journal of Statistics 24
 //! (1996).
 //!
-//! Where runs are few, a chain stays with the reason it took for the differences when it
-//! started. Several chains, half of which begin by taking all of them for disturbances, hold
-//! what is possible together.
+//! With few runs, a chain keeps the explanation of the differences with which it started. Several
+//! chains, half of which begin by taking all differences for disturbances, together cover what is
+//! possible.
 //!
-//! The model proposes which plans to race and which of the plans that a race left to take.
-//! That a plan is better than the default is claimed by the runs of the race alone.
+//! The model proposes which plans to race, and which of the plans left by a race to take. Only the
+//! runs of the race support the claim that a plan is better than the default.
 
 mod causes;
 mod drift;
@@ -42,13 +42,13 @@ use terms::Terms;
 
 /// Steps of the chain before draws are kept.
 const BURN_IN: usize = 60;
-/// Noise, as a standard deviation of costs, where it was not measured.
+/// Assumed noise, as a standard deviation of costs, if it was not measured.
 const USUAL_NOISE: f64 = 0.05;
 
-/// How much is drawn.
+/// The number of draws.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Chains from different starts.
+    /// Chains with different starts.
     pub chains: usize,
     /// Draws of all chains together.
     pub draws: usize,
@@ -57,9 +57,9 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// Enough to choose plans.
+    /// Enough draws to choose plans.
     pub const CHOICE: Self = Self { chains: 2, draws: 100, steps: 2 };
-    /// Enough for the ends of intervals.
+    /// Enough draws for the ends of intervals.
     pub const INTERVALS: Self = Self { chains: 16, draws: 800, steps: 4 };
 }
 
@@ -80,12 +80,12 @@ pub struct Surface {
     costs: Vec<f64>,
     /// Candidates that fail.
     fails: Vec<bool>,
-    /// Standard deviation of a run's cost, disturbed runs aside.
+    /// Standard deviation of a run's cost, without disturbed runs.
     noise: f64,
 }
 
 impl Surface {
-    /// Standard deviation of a run's cost about the surface, disturbed runs aside.
+    /// Standard deviation of a run's cost about the surface, without disturbed runs.
     #[must_use]
     pub fn noise(&self) -> f64 {
         self.noise
@@ -113,8 +113,8 @@ impl Surface {
             .map(|(plan, _)| plan)
     }
 
-    /// Main effect of a level: its cost less that of level 0, averaged over the levels of
-    /// all other factors.
+    /// Main effect of a level: its cost minus that of level 0, averaged over the levels of all
+    /// other factors.
     #[must_use]
     pub fn main_effect(&self, shape: &Shape, factor: usize, level: usize) -> f64 {
         let inner: usize = shape.levels[factor + 1..].iter().product();
@@ -130,8 +130,8 @@ impl Surface {
     }
 }
 
-/// Surfaces that agree with these runs, given in the order they were made; `noise` is
-/// the first guess at the standard deviation of a cost. None without a run that worked.
+/// Draws surfaces that agree with these runs, which are in the order they were made. `noise` is the
+/// initial standard deviation of a cost. Empty without a run that worked.
 #[must_use]
 pub fn draws(shape: &Shape, seen: &[Seen], noise: f64, effort: Effort, seed: u64) -> Vec<Surface> {
     let (plans, costs): (Vec<Candidate>, Vec<f64>) =
@@ -150,7 +150,7 @@ pub fn draws(shape: &Shape, seen: &[Seen], noise: f64, effort: Effort, seed: u64
             chain_state.step(&mut rng);
             causes.step(&mut rng);
         }
-        // As many of each chain, give or take one.
+        // Each chain gives the same number of draws, give or take one.
         for _ in 0..(effort.draws + effort.chains - 1 - chain) / effort.chains {
             for _ in 0..effort.steps {
                 chain_state.step(&mut rng);
@@ -166,8 +166,8 @@ pub fn draws(shape: &Shape, seen: &[Seen], noise: f64, effort: Effort, seed: u64
     surfaces
 }
 
-/// What a chain takes for the reason of all differences when it starts. Where runs are few, it
-/// stays with it: chains of both kinds together hold both possible.
+/// The explanation of all differences with which a chain starts. With few runs it keeps it, so
+/// chains of both kinds together cover both possibilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
     /// Plans differ.
@@ -180,12 +180,12 @@ enum Start {
 struct Chain {
     terms: Terms,
     drift: Drift,
-    /// What the terms and the drift leave of each run's cost.
+    /// The part of each run's cost that the terms and the drift do not explain.
     rest: Vec<f64>,
     tails: Tails,
-    /// Precision of each run over that of a run that is not disturbed.
+    /// Precision of each run relative to an undisturbed run.
     weights: Vec<f64>,
-    /// Variance of a run that is not disturbed, and the first guess at it.
+    /// Variance of an undisturbed run, and its initial value.
     noise: f64,
     guess: f64,
 }
@@ -195,7 +195,7 @@ impl Chain {
         let noise = if noise.is_finite() { noise.max(1e-4) } else { USUAL_NOISE };
         let centre = crate::statistics::median(costs);
         let rest: Vec<f64> = costs.iter().map(|cost| cost - centre).collect();
-        // A run as far off as if its distance were one standard deviation.
+        // Each run gets the precision with which its distance is one standard deviation.
         let of_disturbance = |rest: &f64| (noise / rest.abs()).min(1.0).powi(2);
         let weights = match start {
             Start::Effects => vec![1.0; costs.len()],
@@ -212,7 +212,7 @@ impl Chain {
         }
     }
 
-    /// Draws every part anew, given all others.
+    /// Redraws every part, given all others.
     fn step(&mut self, rng: &mut SmallRng) {
         self.terms.step(&mut self.rest, &self.weights, self.noise, rng);
         self.drift.step(&mut self.rest, &self.weights, self.noise, rng);
@@ -231,17 +231,17 @@ fn normal(rng: &mut SmallRng) -> f64 {
     StandardNormal.sample(rng)
 }
 
-/// Whether a thing with these log-odds happens.
+/// Draws an event with these log-odds.
 fn happens(log_odds: f64, rng: &mut SmallRng) -> bool {
     use rand::RngExt;
     rng.random::<f64>() < 1.0 / (1.0 + (-log_odds).exp())
 }
 
-/// A variance, given that many squares with this sum, and a guess that weighs 4 of them.
+/// Draws a variance, given the sum of `count` squares and a guess that counts as 4 of them.
 fn variance(squares: f64, count: usize, guess: f64, rng: &mut SmallRng) -> f64 {
     let shape = 2.0 + count as f64 / 2.0;
     let rate = 2.0 * guess + squares / 2.0;
-    // Every shape above 0 is a Gamma distribution.
+    // Every shape above 0 gives a Gamma distribution.
     rand_distr::Gamma::new(shape, 1.0).map_or(guess, |gamma| rate / gamma.sample(rng))
 }
 
@@ -260,7 +260,7 @@ mod tests {
         median(&draws.iter().map(what).collect::<Vec<f64>>())
     }
 
-    /// Costs without interactions: unmeasured cells are predicted, effects recovered.
+    /// With costs without interactions, unmeasured cells are predicted and effects recovered.
     #[test]
     fn additive_costs_are_predicted_where_nothing_was_measured() {
         let shape = Shape { levels: vec![4, 3, 3], extras: 0, ..Shape::default() };
@@ -292,7 +292,7 @@ mod tests {
         assert!((cost - 0.1).abs() < 0.03, "{cost}");
     }
 
-    /// What only one combination does is believed after some repetitions.
+    /// An effect of a single combination is accepted after some repetitions.
     #[test]
     fn a_plan_may_differ_from_what_its_levels_say() {
         let shape = Shape { levels: vec![2, 2, 2], extras: 1, ..Shape::default() };

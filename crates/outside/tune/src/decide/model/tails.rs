@@ -1,10 +1,10 @@
-//! How far runs lie from the surface: normal noise, and a share of disturbed runs that lie
-//! farther off, by factors that are not known beforehand.
+//! Models how far runs lie from the surface: normal noise, and a share of disturbed runs that lie
+//! farther off by unknown factors.
 //!
-//! The distribution is a mixture of normal ones about the same centre, each with twice the
-//! standard deviation of the one before, with weights that are inferred. It is close to normal
-//! where no run is disturbed, and has as heavy a tail as Student's t, or a heavier one, where
-//! some are. A run from a wide component tells little about the surface.
+//! The distribution is a mixture of normal ones about the same centre, each with twice the standard
+//! deviation of the previous one, with inferred weights. Without disturbed runs it is close to
+//! normal; with some, its tail is as heavy as Student's t or heavier. A run from a wide component
+//! tells little about the surface.
 //!
 //! Sources: D. F. Andrews, C. L. Mallows, "Scale Mixtures of Normal Distributions", Journal of
 //! the Royal Statistical Society B 36 (1974); M. West, "Outlier Models and Prior Distributions
@@ -16,19 +16,19 @@ use rand_distr::{Distribution, Gamma};
 
 /// Components: the widest has 2^14 times the standard deviation of the noise.
 const COMPONENTS: usize = 15;
-/// What is known beforehand, in runs: so many that are not disturbed,
+/// Prior, in runs: undisturbed ones.
 const CLEAN: f64 = 19.0;
-/// and so many that are, of all wider components together.
+/// Prior, in runs: disturbed ones of all wider components together.
 const DISTURBED: f64 = 1.0;
 
-/// Shares of the components.
+/// The shares of the components.
 pub struct Tails {
     shares: [f64; COMPONENTS],
     counts: [f64; COMPONENTS],
 }
 
 impl Tails {
-    /// Of these, one run in twenty is disturbed.
+    /// Begins with one disturbed run in twenty.
     pub fn new() -> Self {
         let mut shares = [0.0; COMPONENTS];
         for (component, share) in shares.iter_mut().enumerate() {
@@ -37,11 +37,12 @@ impl Tails {
         Self { shares, counts: [0.0; COMPONENTS] }
     }
 
-    /// The precision of a run over that of one that is not disturbed, drawn by how far the run
-    /// lies off; `square` is its squared distance over the variance of the noise.
+    /// Draws the precision of a run, relative to an undisturbed one, by how far the run lies off.
+    /// `square` is its squared distance over the variance of the noise.
     pub fn draw(&mut self, square: f64, rng: &mut SmallRng) -> f64 {
         let mut chances = [0.0; COMPONENTS];
-        // The density of a component is the fourth power of the next wider one's, scales aside.
+        // The density of a component is the fourth power of that of the next wider one, apart from
+        // scales.
         let mut density = (-square * 0.25_f64.powi(WIDEST) / 2.0).exp();
         let mut precision = 0.5_f64.powi(WIDEST);
         let mut sum = 0.0;
@@ -57,17 +58,17 @@ impl Tails {
             rest -= chance;
             rest < 0.0
         });
-        // Farther off than every component reaches: the widest.
+        // A run beyond the reach of all components belongs to the widest.
         let component = component.unwrap_or(COMPONENTS - 1);
         self.counts[component] += 1.0;
         0.25_f64.powi(i32::try_from(component).unwrap_or(WIDEST))
     }
 
-    /// Draws the shares by the components that runs were drawn from since the last call.
+    /// Draws the shares, given the components that runs were assigned to since the last call.
     pub fn step(&mut self, rng: &mut SmallRng) {
         let mut sum = 0.0;
         for (component, (share, count)) in self.shares.iter_mut().zip(&self.counts).enumerate() {
-            // Every shape above 0 is a Gamma distribution.
+            // Every shape above 0 gives a Gamma distribution.
             *share =
                 Gamma::new(prior(component) + count, 1.0).map_or(0.0, |gamma| gamma.sample(rng));
             sum += *share;
@@ -77,10 +78,10 @@ impl Tails {
     }
 }
 
-/// Number of the widest component.
+/// The index of the widest component.
 const WIDEST: i32 = COMPONENTS as i32 - 1;
 
-/// Runs of a component that are known of beforehand.
+/// Prior number of runs of a component.
 fn prior(component: usize) -> f64 {
     match component {
         0 => CLEAN,
@@ -94,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// Mean precision of runs that lie that many standard deviations off.
+    /// Mean precision of runs at this distance in standard deviations.
     fn precision(distance: f64) -> f64 {
         let mut rng = SmallRng::seed_from_u64(1);
         let mut tails = Tails::new();
@@ -106,7 +107,7 @@ mod tests {
         assert!(precision(1.0) > 0.95);
         for distance in [10.0, 300.0, 16_000.0, 1e9] {
             let weighted = precision(distance) * distance * distance;
-            // No run pulls more than a few runs at one standard deviation do.
+            // No run has more influence than a few runs at one standard deviation.
             assert!(precision(distance) < 0.1 && (weighted < 8.0 || distance > 1e8), "{weighted}");
         }
     }

@@ -1,7 +1,7 @@
 //! The effects: of single levels, of pairs of levels, and of single plans.
 //!
-//! Effects of the same origin (a factor, a pair of factors) form a group: they are of about
-//! the same size, and about the same share of them is nil.
+//! Effects of the same origin (a factor, a pair of factors) form a group: they have about the same
+//! size, and about the same share of them is zero.
 
 use std::collections::BTreeMap;
 
@@ -15,16 +15,16 @@ use crate::shape::{Candidate, Shape};
 /// Sizes that a group's effects may have, as standard deviations of costs.
 const SIZES: [f64; 9] = [0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28];
 
-/// What is known of the share of effects that are not nil before anything is measured: so
-/// many that were not, and so many that were.
+/// Priors for the share of effects that are not zero: the number that were not, and the number that
+/// were.
 mod prior {
-    /// Nearly every level does something.
+    /// Nearly every level has an effect.
     pub const MAIN: (f64, f64) = (1.0, 0.2);
-    /// Most pairs of factors do not interact; where they do, many of their levels do.
+    /// Most pairs of factors do not interact; if they do, many of their levels do.
     pub const PAIR: (f64, f64) = (0.3, 0.9);
-    /// Two factors hardly ever leave something to be explained by three.
+    /// An interaction of three factors is rare.
     pub const OWN: (f64, f64) = (0.1, 4.0);
-    /// Nothing else explains a plan outside the grid.
+    /// A plan outside the grid has no other term.
     pub const EXTRA: (f64, f64) = (100.0, 0.01);
 }
 
@@ -49,9 +49,10 @@ impl Place {
         }
     }
 
-    /// Adds an effect to the costs of the plans it applies to.
+    /// Adds an effect to the costs of the plans to which it applies.
     fn add(self, effect: f64, shape: &Shape, costs: &mut [f64]) {
-        // Cells lie in blocks: the last factor's levels side by side, the first farthest apart.
+        // Cells are in blocks: the last factor's levels are adjacent, the first factor's are
+        // farthest apart.
         let inner = |f: usize| shape.levels[f + 1..].iter().product::<usize>();
         let raise = |costs: &mut [f64]| costs.iter_mut().for_each(|cost| *cost += effect);
         let of_level = |costs: &mut [f64], (f, level): (usize, usize), act: &dyn Fn(&mut [f64])| {
@@ -73,31 +74,31 @@ impl Place {
 
 struct Term {
     place: Place,
-    /// Plans it applies to, of those that ran.
+    /// The plans that ran to which it applies.
     plans: Vec<usize>,
     effect: f64,
     is_nil: bool,
 }
 
 struct Group {
-    /// Effects that the runs tell about.
+    /// Effects that runs show.
     terms: Vec<Term>,
-    /// Where effects apply that no run tells about.
+    /// Places of effects that no run shows.
     unseen: Vec<Place>,
     size: f64,
-    /// Log-odds that an effect is not nil.
+    /// Log-odds that an effect is not zero.
     odds: f64,
     prior: (f64, f64),
 }
 
-/// What the runs of one plan say together.
+/// Sums over the runs of one plan.
 #[derive(Clone, Copy, Default)]
 struct Sum {
-    /// Precision over that of a run that is no outlier.
+    /// Precision relative to an undisturbed run.
     weight: f64,
-    /// What is left of the costs, weighted.
+    /// The weighted unexplained part of the costs.
     rest: f64,
-    /// By how much the effects that apply have grown.
+    /// The growth of the effects that apply.
     effect: f64,
 }
 
@@ -106,12 +107,12 @@ pub struct Terms {
     groups: Vec<Group>,
     /// The plan of each run, as an index into `sums`.
     plan_of: Vec<usize>,
-    /// One for each plan that ran.
+    /// Sums for each plan that ran.
     sums: Vec<Sum>,
 }
 
 impl Terms {
-    /// The terms of a space, all nil, and the runs (of these plans) they apply to.
+    /// The terms of a space, all zero, for runs of these plans.
     pub fn new(shape: &Shape, plans: &[Candidate]) -> Self {
         let levels = |f: usize| (0..shape.levels[f]).map(move |level| (f, level));
         let factors = 0..shape.levels.len();
@@ -160,7 +161,8 @@ impl Terms {
         }
     }
 
-    /// Draws all effects anew; `rest` is what they and all else leave of the costs.
+    /// Redraws all effects. `rest` is the part of the costs that neither they nor the other parts
+    /// explain.
     pub fn step(&mut self, rest: &mut [f64], weights: &[f64], noise: f64, rng: &mut SmallRng) {
         self.sums.fill(Sum::default());
         for ((&plan, rest), weight) in self.plan_of.iter().zip(&*rest).zip(weights) {
@@ -179,7 +181,7 @@ impl Terms {
         }
     }
 
-    /// Costs of all candidates; effects that no run tells about are drawn.
+    /// The costs of all candidates. Effects that no run shows are drawn.
     pub fn costs(&self, shape: &Shape, rng: &mut SmallRng) -> Vec<f64> {
         let mut costs = vec![0.0; shape.cells() + shape.extras];
         for group in &self.groups {
@@ -205,7 +207,7 @@ impl Term {
         }
         let (precision, sum) = (precision / noise, (sum + precision * self.effect) / noise);
         let shrink = 1.0 + precision * variance;
-        // The likelihood of the runs with the effect over that without.
+        // The ratio of the likelihoods of the runs with and without the effect.
         let gain = (sum * sum * variance / shrink - shrink.ln()) / 2.0;
         self.is_nil = !happens(odds + gain, rng);
         let before = self.effect;
@@ -226,7 +228,7 @@ impl Term {
 }
 
 impl Group {
-    /// Draws the size and the share of effects that are not nil.
+    /// Draws the size and the share of effects that are not zero.
     fn step(&mut self, rng: &mut SmallRng) {
         let active = || self.terms.iter().filter(|term| !term.is_nil);
         let count = active().count() as f64;

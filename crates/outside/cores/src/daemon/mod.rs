@@ -1,51 +1,51 @@
-//! Targets under control: measured, decided on and put on their CPUs, a tick at a time.
+//! Controls targets: each tick measures them, decides, and puts them on their CPUs.
 
-use std::time::{Duration, Instant, SystemTime};
+mod linux;
+mod system;
 
-use numapilot_observe::Tree;
+use std::time::{Duration, Instant};
+
 use numapilot_topology::{CpuSet, Machine};
 
+use self::linux::Linux;
+use self::system::{System, Target as _};
 use crate::CoresError;
-use crate::actuator::{Hold, Notes, Way};
+use crate::actuator::{Notes, Way};
 use crate::allocation::{Demand, allocate_cores};
 use crate::assignment::{Request, assign_cpus};
-use crate::cached_proc_file::Watch;
 use crate::decide::{Controller, Decision, Limits, Load};
 use crate::layout::{Layout, NodeUse, NodeUses, Spread};
-use crate::meter::Meter;
 use crate::net::{Net, Run, Transition};
-use crate::pace::{OFTEN, Pace, RARELY, SELDOM};
-use crate::record::{Claim, Records};
 
-/// What is the same for all targets.
+/// The settings that all targets share.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The rule.
+    /// The rule that decides how many cores a target gets.
     pub controller: Controller,
     /// How cores are spread.
     pub spread: Spread,
     /// Fewest cores of a target.
     pub minimum: u32,
-    /// Most cores of a target; all, where none is said.
+    /// Most cores of a target. `None` means all.
     pub maximum: Option<u32>,
-    /// How a target is held; what works, where none is said.
+    /// How a target is held. `None` means the first way that works.
     pub way: Option<Way>,
-    /// Nothing is changed.
+    /// Whether to decide only and change nothing.
     pub dry_run: bool,
 }
 
-/// What a tick brought for one target.
+/// The result of a tick for one target.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The target.
+    /// The target's process ID.
     pub pid: i32,
-    /// What was seen.
+    /// The measured load.
     pub load: Load,
-    /// Cores that it had.
+    /// Cores that it had during the tick.
     pub cores: u32,
-    /// What follows.
+    /// The decision that follows.
     pub decision: Decision,
-    /// What fired.
+    /// The transitions of the net that fired.
     pub firings: Vec<Transition>,
     /// CPUs that it has now.
     pub cpus: CpuSet,
@@ -62,19 +62,19 @@ pub struct Added {
     pub traffic: Result<&'static str, String>,
 }
 
-/// A target that is under control no more.
+/// A target that is no longer under control.
 #[derive(Debug)]
 pub struct Left {
-    /// Which.
+    /// Its process ID.
     pub pid: i32,
-    /// Why; `None` when it or the run has ended.
+    /// Why it was left; `None` when it or the run has ended.
     pub why: Option<CoresError>,
-    /// What is not as it was before, or why nothing could be put back.
+    /// What could not be put back exactly, or why nothing could be put back.
     pub put_back: Result<Notes, CoresError>,
 }
 
 impl Left {
-    /// Whether it was left for an error, or could not be put back.
+    /// Whether it was left because of an error, or could not be put back.
     #[must_use]
     pub fn failed(&self) -> bool {
         let is_error = |error: &CoresError| !matches!(error, CoresError::Gone);
@@ -82,44 +82,31 @@ impl Left {
     }
 }
 
-struct Target {
+struct Target<T> {
     root: i32,
     weight: u32,
-    tree: Tree,
-    look: Pace,
-    meter: Meter,
+    held: T,
     controller: Controller,
     run: Run,
-    hold: Hold,
-    /// `None` in a dry run.
-    claim: Option<Claim>,
-    watch: Watch,
-    /// Whether that has changed in this tick.
-    disturbed: bool,
-    /// CPUs that it may have, others' included.
+    /// CPUs that it may use, including those that others hold.
     allowed: CpuSet,
     available: CpuSet,
     layout: Layout,
     cpus: CpuSet,
     uses: NodeUses,
-    use_look: Pace,
-    pinned: usize,
-    pin_look: Pace,
 }
 
-/// All targets of this process.
-pub struct Daemon {
+/// All targets of this process, on the running system or on a simulated one.
+pub struct Daemon<S: System = Linux> {
+    system: S,
     machine: Machine,
-    records: Records,
     settings: Settings,
-    targets: Vec<Target>,
-    /// CPUs of other daemons, as of a change of the records.
-    others: (Option<SystemTime>, CpuSet),
+    targets: Vec<Target<S::Target>>,
     startup: Startup,
 }
 
-/// A program that starts makes as many threads as it finds cores, and lives with that number: for
-/// a while it keeps all.
+/// A program creates as many threads as it finds cores when it starts, and keeps that number. For a
+/// while it therefore keeps all cores.
 #[derive(Clone, Copy, Debug)]
 enum Startup {
     Over,
@@ -130,19 +117,18 @@ impl Daemon {
     /// Begins without targets.
     ///
     /// # Errors
-    /// Where there is no place for records.
+    /// Fails if there is no place for records.
     pub fn new(machine: Machine, settings: Settings) -> Result<Self, CoresError> {
-        Ok(Self {
-            machine,
-            records: Records::system()?,
-            settings,
-            targets: Vec::new(),
-            others: Default::default(),
-            startup: Startup::Over,
-        })
+        Ok(Self::on(Linux::new()?, machine, settings))
+    }
+}
+
+impl<S: System> Daemon<S> {
+    fn on(system: S, machine: Machine, settings: Settings) -> Self {
+        Self { system, machine, settings, targets: Vec::new(), startup: Startup::Over }
     }
 
-    /// The machine, as it was read last.
+    /// The machine as it was last read.
     #[must_use]
     pub const fn machine(&self) -> &Machine {
         &self.machine
@@ -152,69 +138,45 @@ impl Daemon {
     ///
     /// # Errors
     /// [`CoresError`]; nothing is left changed.
-    pub fn add(&mut self, root: i32, tree: Tree, weight: u32) -> Result<Added, CoresError> {
+    pub fn add(&mut self, root: i32, tree: S::Tree, weight: u32) -> Result<Added, CoresError> {
         for other in &self.targets {
-            if other.tree.pids().any(|pid| pid == root) {
+            if other.held.contains(root) {
                 return Err(CoresError::Related { child: root, parent: other.root });
             }
-            if tree.pids().any(|pid| pid == other.root) {
+            if S::contains(&tree, other.root) {
                 return Err(CoresError::Related { child: other.root, parent: root });
             }
         }
-        self.records.make_way(root, &tree)?;
-        let plan = Hold::plan(root, &tree, self.settings.way)?;
-        let allowed = plan.available()?;
-        let available = allowed.difference(&self.records.cpus_of_others()?);
+        let (plan, allowed) = self.system.plan(root, tree, self.settings.way)?;
+        let available = allowed.difference(&self.system.cpus_of_others()?);
         let others = self.settings.minimum as usize * self.targets.len();
         let there = available.len().saturating_sub(others);
         if there < self.settings.minimum as usize {
             let wanted = self.settings.minimum;
             return Err(CoresError::TooFew { pid: root, wanted, there });
         }
-        let held_by = plan.describe();
-        let (hold, claim) = if self.settings.dry_run {
-            (plan, None)
-        } else {
-            let claim = self.records.claim(root, &tree, plan)?;
-            if let Err(error) = claim.record.hold.begin(&tree) {
-                // What was made is put back; the first error is the one that matters.
-                let _ = claim.release();
-                return Err(error);
-            }
-            (claim.record.hold.clone(), Some(claim))
-        };
-        let layout = Layout::of(&self.machine, &available, self.settings.spread);
-        let meter = Meter::new(&tree, hold.accounts().as_deref());
-        let traffic = meter.traffic().source().map_err(str::to_owned);
+        let held = self.system.hold(plan, self.settings.dry_run)?;
+        let (held_by, traffic) = (held.held_by(), held.traffic());
         let cores = number(available.len());
         self.targets.push(Target {
             root,
             weight,
-            look: Pace::of(SELDOM),
-            meter,
+            held,
             controller: self.settings.controller.clone(),
             run: Run::new(Net::new(self.settings.minimum, cores), cores),
-            watch: Watch::of(&hold.watched(root)),
-            disturbed: true,
-            hold,
-            claim,
             allowed,
             cpus: CpuSet::new(),
-            layout,
+            layout: Layout::of(&self.machine, &available, self.settings.spread),
             available,
             uses: NodeUses::new(),
-            use_look: Pace::of(OFTEN),
-            pinned: 0,
-            pin_look: Pace::of(RARELY),
-            tree,
         });
         Ok(Added { held_by, traffic })
     }
 
-    /// Gives every target its first cores: all that it may have. Targets that were started just
-    /// now keep them for `startup`.
+    /// Gives every target its first cores: all that it may use. Targets that were just started keep
+    /// them for `startup`.
     pub fn begin(&mut self, startup: Option<Duration>) -> Vec<Left> {
-        let lasts = |time| Startup::Lasts { begin: Instant::now(), time };
+        let lasts = |time| Startup::Lasts { begin: self.system.now(), time };
         self.startup = startup.map_or(Startup::Over, lasts);
         let wanted: Vec<u32> =
             self.targets.iter().map(|t| limits(&self.settings, t).maximum).collect();
@@ -251,10 +213,10 @@ impl Daemon {
     pub fn tick(&mut self) -> (Vec<Report>, Vec<Left>) {
         let mut left = self.drop_ended();
         let mut failed = Vec::new();
-        let others = match self.others() {
+        let others = match self.system.cpus_of_others() {
             Ok(others) => others,
             Err(error) => {
-                // Without the records nobody knows which cores are free: all is left as it is.
+                // Without the records it is unknown which cores are free, so all stays as it is.
                 let pids: Vec<i32> = self.targets.iter().map(|target| target.root).collect();
                 let failed = pids.first().map(|pid| (*pid, error)).into_iter().collect();
                 left.extend(self.drop_failed(failed));
@@ -264,16 +226,17 @@ impl Daemon {
         };
         let mut decided = Vec::new();
         let startup = self.startup;
-        let starts = startup.lasts();
+        let starts = startup.lasts(self.system.now());
         if !starts {
             self.startup = Startup::Over;
         }
         for target in &mut self.targets {
-            if let Err(error) = target.see(&mut self.machine, &others, &self.settings) {
+            if let Err(error) = target.see(&self.system, &mut self.machine, &others, &self.settings)
+            {
                 failed.push((target.root, error));
             }
             let most = self.machine.cpus.len();
-            let load = target.meter.read(&target.tree, most);
+            let load = target.held.load(most);
             let cores = number(target.cpus.len());
             let limits = limits(&self.settings, target);
             let decision = match startup {
@@ -290,11 +253,15 @@ impl Daemon {
             let target = &mut self.targets[at];
             let (load, before, decision) = decided[at];
             let (now, own) = (number(cpus.len()), limits(&self.settings, target));
-            // Others have the rest: for the net that is all there is.
+            // Others have the rest: for the net, no other cores exist.
             let most = if now < decision.wanted { now } else { own.maximum };
             target.run.limit(own.minimum.min(now.max(1)), most.max(now));
             target.run.tick(decision.verdict, now);
-            let done = if cpus == target.cpus { target.keep() } else { target.put(&cpus) };
+            let done = if cpus == target.cpus {
+                target.held.keep(&target.cpus)
+            } else {
+                target.put(&cpus)
+            };
             if let Err(error) = done {
                 failed.push((target.root, error));
             }
@@ -305,24 +272,16 @@ impl Daemon {
                 decision,
                 firings: target.run.firings().to_vec(),
                 cpus,
-                pinned: target.pinned,
+                pinned: target.held.pinned(),
             });
         }
         left.extend(self.drop_failed(failed));
         (reports.into_iter().flatten().collect(), left)
     }
 
-    /// Puts everything back; the targets that were left by that.
+    /// Puts everything back. Returns the targets that this released.
     pub fn end(&mut self) -> Vec<Left> {
         std::mem::take(&mut self.targets).into_iter().map(Target::release).collect()
-    }
-
-    fn others(&mut self) -> Result<CpuSet, CoresError> {
-        let changed = self.records.changed();
-        if changed.is_none() || changed != self.others.0 {
-            self.others = (changed, self.records.cpus_of_others()?);
-        }
-        Ok(self.others.1.clone())
     }
 
     fn assign(&self, wanted: &[u32]) -> Vec<CpuSet> {
@@ -351,7 +310,8 @@ impl Daemon {
         assign_cpus(&requests)
     }
 
-    /// Who gives a core goes before who gets it: at no time do two have it.
+    /// Targets that lose a core come before those that gain one, so two targets never hold the same
+    /// core.
     fn shrinking_first(&self, assigned: &[CpuSet]) -> Vec<(usize, CpuSet)> {
         let mut all: Vec<(usize, CpuSet)> = assigned.iter().cloned().enumerate().collect();
         all.sort_by_key(|(at, cpus)| !cpus.is_subset(&self.targets[*at].cpus));
@@ -359,13 +319,8 @@ impl Daemon {
     }
 
     fn drop_ended(&mut self) -> Vec<Left> {
-        let mut ended = Vec::new();
-        for target in &mut self.targets {
-            let (tree, meter) = (&mut target.tree, &mut target.meter);
-            if target.look.when_due(|| meter.find_newcomers(tree)).is_some() && !tree.runs() {
-                ended.push(target.root);
-            }
-        }
+        let ended = self.targets.iter_mut().filter_map(|t| t.held.has_ended().then_some(t.root));
+        let ended: Vec<i32> = ended.collect();
         ended.into_iter().filter_map(|pid| self.leave(pid, None)).collect()
     }
 
@@ -373,7 +328,7 @@ impl Daemon {
         failed.into_iter().filter_map(|(pid, error)| self.leave(pid, Some(error))).collect()
     }
 
-    /// Has no more to do with a target. Its record stays where it cannot be put back.
+    /// Releases a target. Its record stays if it cannot be put back.
     fn leave(&mut self, pid: i32, why: Option<CoresError>) -> Option<Left> {
         let at = self.targets.iter().position(|target| target.root == pid)?;
         let target = self.targets.remove(at);
@@ -382,28 +337,28 @@ impl Daemon {
 }
 
 impl Startup {
-    fn lasts(self) -> bool {
-        matches!(self, Self::Lasts { begin, time } if begin.elapsed() < time)
+    fn lasts(self, now: Instant) -> bool {
+        matches!(self, Self::Lasts { begin, time } if now.duration_since(begin) < time)
     }
 }
 
-impl Drop for Daemon {
+impl<S: System> Drop for Daemon<S> {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-impl Target {
-    /// Looks at what may have changed around it.
+impl<T: system::Target> Target<T> {
+    /// Checks what may have changed around the target.
     fn see(
         &mut self,
+        system: &impl System,
         machine: &mut Machine,
         others: &CpuSet,
         settings: &Settings,
     ) -> Result<(), CoresError> {
-        self.disturbed = self.watch.has_changed();
-        if self.disturbed {
-            self.allowed = self.hold.available()?;
+        if let Some(allowed) = self.held.changed_cpus()? {
+            self.allowed = allowed;
         }
         let available = self.allowed.difference(others);
         if available.is_empty() {
@@ -412,79 +367,35 @@ impl Target {
         if available != self.available {
             let known = machine.online_cpus();
             if !available.is_subset(&known) {
-                *machine = numapilot_topology::read("/".as_ref())
-                    .map_err(|error| CoresError::Machine(error.to_string()))?;
+                *machine = system.machine()?;
             }
             self.layout = Layout::of(machine, &available, settings.spread);
             self.available = self.layout.all();
         }
         if settings.spread == Spread::Adaptive
-            && let Some(Ok(nodes)) = self.use_look.when_due(|| self.tree.node_bytes())
+            && let Some(nodes) = self.held.node_bytes()
         {
-            // Which controller has room is not counted here.
+            // The load of the memory controllers is not measured here.
             let node_use = |(node, bytes)| (node, NodeUse { bytes, room: 1.0 });
             self.uses = nodes.into_iter().map(node_use).collect();
         }
         Ok(())
     }
 
-    /// Puts it on these CPUs.
+    /// Puts the target on these CPUs.
     fn put(&mut self, cpus: &CpuSet) -> Result<(), CoresError> {
-        let Some(claim) = &mut self.claim else {
-            self.cpus = cpus.clone();
-            return Ok(());
-        };
-        // While it changes both count as taken, so that no other daemon takes a core that is
-        // not free yet, or not any more.
-        self.hold.announce(cpus, &self.tree);
-        claim.record.hold = self.hold.clone();
-        claim.record.cpus = self.cpus.union(cpus);
-        claim.save()?;
-        let pinned = self.hold.set(self.root, cpus, &self.tree)?;
-        if matches!(self.hold, Hold::Affinity(_)) {
-            self.pinned = pinned;
-        }
-        if claim.record.cpus != *cpus {
-            claim.record.cpus = cpus.clone();
-            claim.save()?;
-        }
+        self.held.set(&self.cpus, cpus)?;
         self.cpus = cpus.clone();
         Ok(())
     }
 
-    fn keep(&mut self) -> Result<(), CoresError> {
-        let Some(claim) = &mut self.claim else { return Ok(()) };
-        if self.hold.is_behind(&self.tree) {
-            self.hold.take_in(&self.tree);
-            claim.record.hold = self.hold.clone();
-            claim.save()?;
-        }
-        if self.disturbed {
-            self.hold.keep(self.root, &self.cpus, &self.tree)?;
-        }
-        if !self.cpus.is_empty()
-            && let Some(count) =
-                self.pin_look.when_due(|| self.hold.place_new_threads(&self.cpus, &self.tree))
-        {
-            self.pinned = count?;
-        }
-        Ok(())
-    }
-
-    /// Puts it back as it was.
-    fn release(mut self) -> Left {
-        self.tree.refresh();
-        self.hold.take_in(&self.tree);
-        let release = |mut claim: Claim| {
-            claim.record.hold = self.hold;
-            claim.release()
-        };
-        let put_back = self.claim.map_or_else(|| Ok(Notes::new()), release);
-        Left { pid: self.root, why: None, put_back }
+    /// Puts the target back as it was.
+    fn release(self) -> Left {
+        Left { pid: self.root, why: None, put_back: self.held.release() }
     }
 }
 
-fn limits(settings: &Settings, target: &Target) -> Limits {
+fn limits<T>(settings: &Settings, target: &Target<T>) -> Limits {
     let all = number(target.available.len()).max(1);
     let minimum = settings.minimum.min(all);
     let maximum = settings.maximum.map_or(all, |maximum| maximum.min(all)).max(minimum);
@@ -494,3 +405,6 @@ fn limits(settings: &Settings, target: &Target) -> Limits {
 fn number(cpus: usize) -> u32 {
     u32::try_from(cpus).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests;

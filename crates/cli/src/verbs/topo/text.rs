@@ -1,7 +1,7 @@
-//! The machine for a person: a summary, a tree of nodes, the distances.
+//! Prints the machine for people: a summary, a tree of nodes, the distances.
 //!
-//! What all cores have alike (their own caches) is said once at the top; what differs from
-//! node to node (memory, CPUs, the caches that cores share) is said at the node.
+//! Properties that all cores share (their private caches) appear once at the top. Properties that
+//! differ between nodes (memory, CPUs, shared caches) appear at the node.
 
 use numapilot_cli_kit::terminal::{BOLD, WARN, bytes, plural, printable};
 use numapilot_topology::{CpuSet, Machine, Node};
@@ -10,7 +10,7 @@ use super::caches;
 use super::fold::fold;
 use super::matrix;
 
-/// The whole picture; lists of CPUs are folded at `width` columns.
+/// The whole text; lists of CPUs are folded at `width` columns.
 pub fn draw(machine: &Machine, width: usize) -> String {
     let mut text = summary(machine, width);
     for node in &machine.nodes {
@@ -21,8 +21,7 @@ pub fn draw(machine: &Machine, width: usize) -> String {
     let homeless = Node { cpus: cpus_of_no_node(machine), ..Node::default() };
     if !homeless.cpus.is_empty() {
         text.push('\n');
-        let title =
-            format!("{BOLD}no node{BOLD:#}  CPUs of which the kernel does not say the node");
+        let title = format!("{BOLD}no node{BOLD:#}  CPUs whose node the kernel does not report");
         text += &node_tree(machine, &homeless, &title, width);
     }
     let matrices = matrix::all(machine, width);
@@ -47,7 +46,7 @@ fn summary(machine: &Machine, width: usize) -> String {
         (machine.cores(&online), "core"),
         (online.len(), "CPU"),
     ];
-    // Where the kernel does not name packages, none are counted.
+    // Packages are counted only if the kernel reports them.
     let counts = counts.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| plural(n, what));
     let counts = counts.collect::<Vec<_>>().join(", ");
     let memory: u64 = machine.nodes.iter().map(|n| n.memory_bytes).sum();
@@ -126,7 +125,7 @@ fn huge_pages(node: &Node) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// What this process may use, when that is not everything.
+/// The part of the machine that this process may use, if it is not all.
 fn restriction(machine: &Machine, width: usize) -> String {
     let mut lines = Vec::new();
     if machine.allowed.cpus != machine.online_cpus() {

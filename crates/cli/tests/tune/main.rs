@@ -1,7 +1,9 @@
-//! `numapilot tune`, with programs whose figures do not depend on time: they print a
+//! Tests of `numapilot tune`, with programs whose figures do not depend on time: they print a
 //! number that follows from the plan's environment.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
+
+mod options;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -84,7 +86,7 @@ fn the_best_plan_is_named_and_kept_as_a_profile() {
     assert_eq!(statuses, ["best", "default", "dropped"]);
     assert!(fs::read_to_string(folder.path().join("x.svg")).unwrap().contains("FIGURE=80"));
 
-    // The profile tells what it was measured on.
+    // The profile describes the machine of the measurement.
     let profile = fs::read_to_string(folder.path().join("numapilot.toml")).unwrap();
     let comments =
         ["# Kernel: Linux ", "# Command: sh -c ", "# Result: 20.0 % less", "# Machine: "];
@@ -105,7 +107,7 @@ fn more_is_better_when_maximising() {
     assert_eq!(report["best"]["plan"], "FIGURE=130");
 }
 
-/// The manual's lines for `bench`, whose output begins with other lines.
+/// The manual's expressions for `bench`, whose output begins with other lines.
 #[test]
 fn expressions_are_matched_line_by_line() {
     let folder = folder(&[]);
@@ -171,7 +173,7 @@ fn a_default_that_fails_is_fatal_and_shows_its_output() {
     command.env("STATUS", "7").env("FIGURE", "42");
     let text = error(command, 125);
     assert!(text.contains("exit status 7"), "{text}");
-    // Two runs after which it went on, and the error.
+    // Two runs after which the search continued, and the error.
     let last = text.lines().filter(|line| line.contains("figure=42")).count();
     assert_eq!(last, 3, "{text}");
     let mut command = tune(folder.path(), &["fast"], &[]);
@@ -180,7 +182,7 @@ fn a_default_that_fails_is_fatal_and_shows_its_output() {
     assert!(text.contains("--metric") && !text.contains("1 of 1 failed"), "{text}");
 }
 
-/// Fails in every seventh run, whatever the plan.
+/// Fails in every seventh run, under every plan.
 const FAILS_AT_TIMES: &str = "n=$(cat n 2>/dev/null || echo 0); echo $((n + 1)) > n; \
     if [ $((n % 7)) = 3 ]; then echo broken; exit 3; fi; echo figure=${FIGURE:-100}";
 
@@ -219,7 +221,8 @@ fn a_chance_failure_decides_nothing_and_is_counted() {
         assert!(err.contains(part), "{part} is not in\n{err}");
     }
 
-    // Without tolerance the first failure of the default ends the search; then it goes on.
+    // Without tolerance, the first failure of the default ends the search; with it, the search
+    // continues.
     let _ = fs::remove_file(folder.path().join("n"));
     let more = ["--force", "--failure-tolerance", "0"];
     let text = error(tune_at_times(folder.path(), &more), 125);
@@ -249,7 +252,7 @@ fn what_is_measured_is_checked_before_the_first_run() {
     // Runs of 0.1 s: not even one plan can be compared in 0.3 s.
     let short = refused(&["--max-time", "300ms", "--", "sleep", "0.1"], 125);
     assert!(short.contains("--max-time is too short"), "{short}");
-    // Not even one run.
+    // The time is too short even for one run.
     let short = refused(&["--max-time", "50ms", "--", "sleep", "0.2"], 125);
     assert!(short.contains("--max-time 0.05s is shorter than one run"), "{short}");
     assert!(short.contains("takes 12 runs"), "{short}");
@@ -292,7 +295,7 @@ fn what_cannot_end_well_is_refused_before_the_first_run() {
     assert!(refused(&["--factor", "pages=huge"]).contains("numa-balancing"));
     assert!(refused(&["--resume"]).contains("nothing to resume"));
     assert!(refused(&["--timeout", "soon"]).contains("duration"));
-    // An empty journal from the refused resumption at most.
+    // At most an empty journal from the refused resumption.
     let journal = folder.path().join("state/trials.jsonl");
     assert_eq!(fs::metadata(journal).map_or(0, |m| m.len()), 0);
 }
@@ -316,7 +319,7 @@ fn a_killed_search_goes_on_where_it_was() {
     // As kill -9 leaves it: some lines, the last one cut short.
     let kept = lines[..8].join("\n") + "\n" + &lines[8][..10];
     fs::write(&journal, &kept).unwrap();
-    // What the search wrote when it stopped is replaced, without --force.
+    // The files that the search wrote when it stopped are replaced without --force.
     assert!(folder.path().join("numapilot.toml").exists());
     let resumed = json(search(&["--json", "--resume", "--svg", "x.svg"]));
     for key in ["best", "plans", "runs", "stop"] {
@@ -389,11 +392,12 @@ fn is_alive(pid: &str) -> bool {
     stat.is_ok_and(|stat| !stat.contains(") Z"))
 }
 
-/// It has neither the group, the session nor the environment of the run, and its parent has ended.
+/// The process has neither the group, the session nor the environment of the run, and its parent
+/// has ended.
 #[test]
 fn a_daemon_counts_in_the_memory_and_is_ended() {
     let folder = folder(&[]);
-    // Without an end of line tail keeps all of it, until the input ends.
+    // Without a newline, tail keeps everything until the input ends.
     let grows = "(head -c 100000000 /dev/zero; touch grown; exec sleep 60) | tail";
     let script = format!(
         "rm -f grown; (setsid env -i PATH=\"$PATH\" sh -c '{grows}' </dev/null >/dev/null 2>&1 &); \
@@ -452,7 +456,7 @@ fn a_program_that_has_changed_is_not_resumed() {
     assert!(text.contains("start anew without --resume"), "{text}");
 }
 
-/// An output into which nothing fits, so that whoever writes to it waits, and its reader.
+/// An output that is full, so that writers wait, and its reader.
 fn full_output() -> (UnixStream, Stdio) {
     let (reader, mut writer) = UnixStream::pair().unwrap();
     writer.set_nonblocking(true).unwrap();
@@ -461,7 +465,7 @@ fn full_output() -> (UnixStream, Stdio) {
     (reader, OwnedFd::from(writer).into())
 }
 
-/// The report cannot be printed here, so the first Ctrl-C alone would not end it.
+/// The report cannot be printed, so the first Ctrl-C alone would not end the program.
 #[test]
 fn a_second_interruption_ends_at_once_and_leaves_nothing_running() {
     let folder = folder(&[]);
@@ -504,7 +508,7 @@ fn a_second_interruption_ends_at_once_and_leaves_nothing_running() {
     assert!(report["runs"].as_u64().unwrap() > 5);
 }
 
-/// Without a C compiler says that the test is skipped.
+/// Compiles a program. Without a C compiler, prints that the test is skipped.
 fn compiled(folder: &Path, name: &str, source: &str, flags: &[&str]) -> Option<String> {
     let file = folder.join("source.c");
     fs::write(&file, source).unwrap();
@@ -517,7 +521,7 @@ fn compiled(folder: &Path, name: &str, source: &str, flags: &[&str]) -> Option<S
     Some(program.to_str().unwrap().to_owned())
 }
 
-/// Allocators that do not reach the program that does the work are not measured, and the
+/// Allocators that are not loaded into the program that does the work are not measured, and the
 /// reason is given once.
 #[test]
 fn a_plan_without_effect_does_not_count() {
@@ -549,13 +553,13 @@ fn a_plan_without_effect_does_not_count() {
     let cause = "static does not load it: it is statically linked";
     assert_eq!(out.matches(cause).count(), 1, "{out}");
     assert!(out.contains("failed, 1 more plan alike: allocators are not in effect"), "{out}");
-    // Started directly, its file tells before anything runs.
+    // If it is started directly, its file shows that before anything runs.
     let (_, err) = tuned(&[&program]);
     assert_eq!(err.matches("it is statically linked").count(), 1, "{err}");
     assert!(err.contains("skipped: allocator: ") && !err.contains("strict"), "{err}");
 }
 
-/// Its parent ends at once, and it ends before anybody has looked at it.
+/// Its parent ends at once, and it ends before it was observed.
 #[test]
 fn the_limit_holds_for_a_daemon_that_has_ended() {
     let folder = folder(&[]);
