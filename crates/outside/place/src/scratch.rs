@@ -3,10 +3,10 @@
 
 use std::env;
 use std::fmt;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile, TempDir};
@@ -55,7 +55,9 @@ fn shared_with(
 /// # Errors
 /// As [`shared_file`].
 pub fn scratch_directory(kind: &str) -> io::Result<TempDir> {
-    Builder::new().prefix(&name_prefix(kind)?).tempdir()
+    // By default the umask alone would decide.
+    let mode = Permissions::from_mode(0o700);
+    Builder::new().prefix(&name_prefix(kind)?).permissions(mode).tempdir()
 }
 
 /// The prefix of the names of files that [`remove_stale_in`] removes after this process is dead. A
@@ -206,6 +208,13 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn a_directory_is_for_this_user_alone() {
+        let directory = scratch_directory("test").unwrap();
+        let mode = fs::metadata(directory.path()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+    }
 
     #[test]
     fn files_of_the_dead_go_and_all_others_stay() {
