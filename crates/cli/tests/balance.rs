@@ -6,8 +6,7 @@ use std::fs;
 
 use assert_cmd::Command;
 use numapilot_balance::adaptive::Settings;
-use numapilot_balance::paper::Spread;
-use numapilot_balance::trace::{Header, Reader, Recorded, Writer};
+use numapilot_balance::trace::{Header, Recorded, Writer};
 use numapilot_balance::{Access, Evidence, Nodes, Order, Page, Setup, Why};
 use numapilot_topology::{Machine, NodeId};
 use predicates::prelude::*;
@@ -61,33 +60,6 @@ fn processes_that_are_not_there_are_named() {
         .code(125)
         .stderr(predicate::str::contains("write 500 (milliseconds), 500ms or 2s"));
     balance(&["-I", "500", "--", "true"]).assert().code(0);
-}
-
-#[test]
-fn a_recording_has_the_options_of_the_decision() {
-    if !many_nodes() {
-        println!("skipped: needs two nodes, this machine has one");
-        return;
-    }
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("trace");
-    let name = file.to_str().unwrap();
-    let budget = Settings { bytes_per_second: 3 << 20, ..Settings::default() };
-    for (options, setup) in [
-        (&["--budget", "3M"][..], Setup::Default(budget)),
-        (
-            &["--mode", "paper", "--spread", "text"],
-            Setup::Paper { spread: Spread::Inverse, seed: 1 },
-        ),
-    ] {
-        let mut command = balance(&[options, &["--record", name, "--", "true"]].concat());
-        let output = command.assert().success().get_output().clone();
-        let Ok(trace) = fs::read(&file) else {
-            println!("skipped: {}", String::from_utf8_lossy(&output.stderr).trim());
-            return;
-        };
-        assert_eq!(Reader::begin(&trace[..]).unwrap().header().setup, setup);
-    }
 }
 
 /// A trace of one process whose 60 pages on node 0 are used from node 1. Of its two intervals, the

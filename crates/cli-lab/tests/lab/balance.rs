@@ -103,7 +103,12 @@ fn script(program: &str) -> String {
          echo balance $? $(grep -c 'No space left' /tmp/said)\n\
          echo == reader\n\
          {{ {full} -- {short} 2> /tmp/said; echo balance $? > /tmp/status; }} | head -n 1\n\
-         cat /tmp/status; grep -c 'Broken pipe' /tmp/said\n"
+         cat /tmp/status; grep -c 'Broken pipe' /tmp/said\n\
+         echo == options\n\
+         numapilot balance --budget 3M --record /tmp/trace -- true\n\
+         echo budget $(grep -ac '\"bytes_per_second\":3145728' /tmp/trace)\n\
+         numapilot balance --mode paper --spread text --record /tmp/trace -- true\n\
+         echo spread $(grep -ac '\"inverse\"' /tmp/trace)\n"
     )
 }
 
@@ -156,11 +161,14 @@ fn pages_come_to_their_users_and_targets_to_no_harm() {
             "cpuset" => &["shrunk 0", "target 0", "balance 0"],
             "full" => &["balance 7 1"],
             "reader" => &["balance 7", "1"],
+            // The header of a recording has the options of the decision.
+            "options" => &["budget 1", "spread 1"],
             _ => &["balance 0"],
         };
         let said = |word: &&str| case.words.iter().any(|said| said == word);
         assert!(expected.iter().all(said), "{name}: {:?}; {text}", case.words);
-        assert_eq!(case.intervals.is_empty(), name == "full", "{name}");
+        let has_no_lines = ["full", "options"].contains(&name.as_str());
+        assert_eq!(case.intervals.is_empty(), has_no_lines, "{name}");
     }
     // With samples from a PMU, no machine-wide setting changes.
     let unchanged = &cases["collocate"].intervals[0]["machine_wide"];

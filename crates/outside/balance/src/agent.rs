@@ -69,6 +69,7 @@ impl Agents {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use numapilot_test_kit::wait_until;
     use numapilot_topology::NodeId;
 
     use super::*;
@@ -82,9 +83,7 @@ mod tests {
         let agent = std::thread::spawn(move || {
             let words = SharedWords::map(&file).unwrap();
             let requests = Requests::within(words.as_ref()).unwrap();
-            while requests.round() == 0 {
-                std::thread::yield_now();
-            }
+            wait_until("a request", || requests.round() != 0);
             let request = requests.read(1, 5).unwrap();
             requests.answer(1, 0);
             request
