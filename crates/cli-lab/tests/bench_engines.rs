@@ -206,7 +206,7 @@ fn a_wrong_answer_fails_the_bench() {
         let output = bench("w5", engine, own.path(), &arguments).assert().code(125);
         let stderr = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
         assert!(
-            stderr.contains("query 6 gave a wrong answer: not Another 1.0's answer"),
+            stderr.contains("query 6 gave a wrong answer: differs from Another 1.0's answer"),
             "{stderr}"
         );
         // The correct results are printed all the same.
