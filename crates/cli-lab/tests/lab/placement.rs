@@ -250,7 +250,7 @@ fn isolated_cpus_are_named_and_effects_are_seen_on_several_nodes() {
             ("bind", "numapilot run -v -m 2 -C 4 -- PAGES 1 0 2"),
             ("weighted", "numapilot run -v -w 1,3 -- PAGES 1 0 2"),
             ("off", "numapilot run -v --numa-balancing off -- PAGES 1 0 2"),
-            ("undone", "numapilot run --strict -i all -- numapilot run -m 1 -- PAGES 1 0 2"),
+            ("undone", "numapilot run --strict -i all -- numapilot run -m 1 -- PAGES 1 0 8"),
             ("doctor", "numapilot doctor"),
         ],
     ) else {
