@@ -44,7 +44,7 @@ struct Shared {
 /// # let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
 /// let table = match FileCopies::open(&path) {
 ///     Ok(table) => table,
-/// A program writes to it, or the file system gives no leases.
+///     // A program writes to it, or the file system gives no leases.
 ///     Err(why) => return Ok(eprintln!("{why}")),
 /// };
 /// let mut reader = table.reader()?;

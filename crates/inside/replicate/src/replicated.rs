@@ -21,7 +21,7 @@ use crate::swap::Swap;
 ///         let mut reader = rates.reader()?;
 ///         for _ in 0..1000 {
 ///             let now = reader.read();
-/// Both are of one version, even if another is published meanwhile.
+///             // Both are of one version, even if another is published meanwhile.
 ///             assert_eq!(now[1] / now[0], 1.1);
 ///         }
 ///         Ok(())
