@@ -5,7 +5,8 @@ use core::mem::MaybeUninit;
 
 use crate::{Refused, call};
 
-const CURRENT_DIRECTORY: usize = libc::AT_FDCWD as usize;
+/// In place of a directory's descriptor: paths are relative to the working directory.
+pub const CURRENT_DIRECTORY: usize = libc::AT_FDCWD as usize;
 
 /// An open file, closed when dropped.
 #[derive(Debug)]
@@ -64,6 +65,12 @@ pub fn status(descriptor: i32) -> Result<libc::stat, Refused> {
     unsafe { call(libc::SYS_fstat, arguments).map(|_| status.assume_init()) }
 }
 
+/// Closes a descriptor of the caller's, which must not be used again.
+pub fn close(descriptor: i32) {
+    // SAFETY: takes a number; a descriptor that is not open is refused.
+    let _ = unsafe { call(libc::SYS_close, [descriptor as usize, 0, 0, 0, 0, 0]) };
+}
+
 /// Repeats a call that a signal has interrupted.
 fn retried(call: impl Fn() -> Result<usize, Refused>) -> Result<usize, Refused> {
     loop {
@@ -76,8 +83,7 @@ fn retried(call: impl Fn() -> Result<usize, Refused>) -> Result<usize, Refused> 
 
 impl Drop for File {
     fn drop(&mut self) {
-        // SAFETY: ours, and not used again.
-        let _ = unsafe { call(libc::SYS_close, [self.0 as usize, 0, 0, 0, 0, 0]) };
+        close(self.0);
     }
 }
 

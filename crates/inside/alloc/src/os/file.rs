@@ -4,6 +4,7 @@ use core::ffi::{CStr, c_int};
 use core::fmt::Write;
 
 use numapilot_syscall::caller::process_id;
+use numapilot_syscall::file::close;
 
 use crate::os::kernel::{self, Refused};
 use crate::os::output::Line;
@@ -22,7 +23,7 @@ pub fn replace(path: &CStr, write: impl FnOnce(c_int) -> Result<(), i32>) -> Res
     let (target, draft) = (target.c_str()?, draft.c_str()?);
     let number = |Refused(number)| number;
     let mut result = write(file);
-    kernel::close(file);
+    close(file);
     if result.is_ok() {
         result = kernel::rename(draft, target).map_err(number);
     }

@@ -7,6 +7,7 @@
 use core::ffi::CStr;
 
 pub use numapilot_syscall::caller::page_size;
+use numapilot_syscall::file::CURRENT_DIRECTORY;
 pub use numapilot_syscall::{Refused, call};
 
 /// Readable and writable.
@@ -266,8 +267,7 @@ pub fn sleep_ms(milliseconds: u64) {
     let _ = unsafe { call(libc::SYS_nanosleep, [time.as_ptr() as usize, 0, 0, 0, 0, 0]) };
 }
 
-const CURRENT_DIRECTORY: usize = -100isize as usize;
-const CLOSE_ON_EXEC: usize = 0o2_000_000;
+const CLOSE_ON_EXEC: usize = libc::O_CLOEXEC as usize;
 
 /// Creates a file that only its owner may read and write. Fails if there is a file or a link with
 /// this name. Returns its descriptor.
@@ -279,12 +279,6 @@ pub fn create_file(path: &CStr) -> Result<i32, Refused> {
     let arguments = [CURRENT_DIRECTORY, path.as_ptr() as usize, flags, OWNER, 0, 0];
     // SAFETY: a terminated string.
     unsafe { call(libc::SYS_openat, arguments) }.map(|file| file as i32)
-}
-
-/// Closes one of our descriptors.
-pub fn close(descriptor: i32) {
-    // SAFETY: the descriptor is not used again.
-    let _ = unsafe { call(libc::SYS_close, [descriptor as usize, 0, 0, 0, 0, 0]) };
 }
 
 /// Renames a file, replacing the file that has that name.
