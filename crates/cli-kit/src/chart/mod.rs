@@ -78,10 +78,17 @@ impl Default for Labels {
 pub struct Series {
     /// Name; may be empty.
     pub name: String,
-    /// The points, in the order of the line.
+    /// The points, in the order of the line. Those with a coordinate that is not a number are left
+    /// out.
     pub points: Vec<(f64, f64)>,
     /// Whether each point has a dot.
     pub marked: bool,
+}
+
+impl Series {
+    fn numbers(&self) -> impl Iterator<Item = &(f64, f64)> {
+        self.points.iter().filter(|(x, y)| !x.is_nan() && !y.is_nan())
+    }
 }
 
 /// Where the names of series are.
@@ -125,7 +132,7 @@ pub enum On {
 
 impl Chart {
     fn most(&self, least: f64, of: fn(&(f64, f64)) -> f64) -> f64 {
-        self.series.iter().flat_map(|series| &series.points).map(of).fold(least, f64::max)
+        self.series.iter().flat_map(Series::numbers).map(of).fold(least, f64::max)
     }
 
     /// Scales for a plot in this area.
@@ -189,7 +196,9 @@ impl Chart {
         if self.names == Names::Above {
             legend::draw_above(svg, &self.series, (plot.x, y), plot.width);
         }
-        if self.series.iter().all(|series| series.points.is_empty()) && self.bars.is_empty() {
+        if self.series.iter().all(|series| series.numbers().next().is_none())
+            && self.bars.is_empty()
+        {
             svg.text("dim", plot.x, plot.y + plot.height / 2.0, "no figures");
             return;
         }
@@ -207,7 +216,7 @@ impl Chart {
             .iter()
             .map(|series| {
                 let place = |&(x, y): &(f64, f64)| (across.position(x), up.position(y));
-                series.points.iter().map(place).collect()
+                series.numbers().map(place).collect()
             })
             .collect();
         for mark in &self.marks {
@@ -329,6 +338,97 @@ mod tests {
         let picture = Page::inline(&Chart { y, series, ..Chart::default() }, SIZE, "t");
         let labels = picture.matches("class=\"dim small end\"").count();
         assert_eq!(labels, 4, "{picture}");
+    }
+
+    /// The numbers of an attribute of all elements with this start, in the order of the picture.
+    fn numbers(picture: &str, start: &str, attribute: &str) -> Vec<f64> {
+        let elements = picture.split('<').filter(|element| element.starts_with(start));
+        let value = |element: &str| {
+            let (_, rest) = element.split_once(&format!(" {attribute}=\"")).unwrap();
+            rest.split('"').next().unwrap().parse().unwrap()
+        };
+        elements.map(value).collect()
+    }
+
+    #[test]
+    fn a_point_is_at_the_ticks_of_its_values() {
+        let axis = || Axis { most: 4.0, ..Axis::default() };
+        let series = vec![line("", &[(1.0, 0.0), (3.0, 2.0), (4.0, 4.0)])];
+        let chart = Chart { x: axis(), y: axis(), series, ..Chart::default() };
+        let picture = Page::inline(&chart, SIZE, "t");
+        let dots = |attribute| numbers(&picture, "circle", attribute);
+        let grid = |attribute| numbers(&picture, "line class=\"grid\"", attribute);
+        // The ticks are 0, 0.5 and so on to 4; the horizontal grid lines come first.
+        let (x, y) = (grid("x1").split_off(9), grid("y1"));
+        assert_eq!(dots("cx"), [x[2], x[6], x[8]], "{picture}");
+        assert_eq!(dots("cy"), [y[0], y[4], y[8]], "{picture}");
+        assert!((x[8] - x[0] - SIZE.0).abs() < 0.2 && (y[0] - y[8] - SIZE.1).abs() < 0.2);
+    }
+
+    #[test]
+    fn an_axis_extends_to_its_end_and_to_every_point_and_mark() {
+        let last = |most: f64, point: f64, mark: f64| {
+            let y = Axis { most, ..Axis::default() };
+            let series = vec![line("", &[(1.0, point)])];
+            let marks = vec![Mark { on: On::Y, value: mark, label: String::new() }];
+            let picture = Page::inline(&Chart { y, series, marks, ..Chart::default() }, SIZE, "t");
+            let (_, label) = picture.rsplit_once("dim small end\"").unwrap();
+            label.split(['>', '<']).nth(1).unwrap().to_owned()
+        };
+        assert_eq!(last(6.0, 1.0, 1.0), "6");
+        assert_eq!(last(1.0, 6.0, 1.0), "6");
+        assert_eq!(last(1.0, 1.0, 6.0), "6");
+    }
+
+    #[test]
+    fn the_first_series_is_drawn_last_and_each_has_the_colour_of_its_name() {
+        for names in [Names::Above, Names::AtEnds] {
+            let points = |y: f64| [(0.0, y), (1.0, y)];
+            let series = ["one", "two"].iter().zip([1.0, 2.0]);
+            let series = series.map(|(name, y)| line(name, &points(y))).collect();
+            let chart = Chart { series, names, ..Chart::default() };
+            let picture = Page::inline(&chart, SIZE, "t");
+            let at = |text: &str| picture.find(text).unwrap_or_else(|| panic!("{text}: {picture}"));
+            assert!(at("class=\"line1\"") < at("class=\"line0\""), "{picture}");
+            for (kind, name) in ["one", "two"].iter().enumerate() {
+                let (before, _) = picture.split_once(&format!(">{name}<")).unwrap();
+                let dot = before.rsplit("<circle").next().unwrap();
+                assert!(dot.contains(&format!("class=\"dot{kind}\"")), "{name}: {picture}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_in_two_rows_do_not_cover_each_other() {
+        let series = vec![line(&"a".repeat(40), &[(0.0, 1.0)]), line(&"b".repeat(40), &[])];
+        let picture = Page::inline(&Chart { series, ..Chart::default() }, SIZE, "t");
+        let rows = numbers(&picture, "text class=\"text small\"", "y");
+        assert_eq!(rows.len(), 2, "{picture}");
+        assert!(rows[1] - rows[0] >= LINE, "{rows:?}");
+    }
+
+    #[test]
+    fn what_is_not_a_number_is_left_out() {
+        let points = [(0.0, 1.0), (1.0, f64::NAN), (f64::NAN, 2.0), (2.0, 3.0)];
+        let chart = Chart { series: vec![line("", &points)], ..Chart::default() };
+        let picture = Page::inline(&chart, SIZE, "t");
+        assert!(!picture.contains("NaN"), "{picture}");
+        assert_eq!(picture.matches("<circle").count(), 2, "{picture}");
+        let chart = Chart { series: vec![line("", &points[1..3])], ..Chart::default() };
+        assert!(Page::inline(&chart, SIZE, "t").contains("no figures"));
+    }
+
+    #[test]
+    fn a_bar_reaches_from_the_axis_to_its_height() {
+        let series = vec![line("", &[(0.0, 0.0), (1.0, 2.0), (4.0, 4.0)])];
+        let bars = vec![Bar { from: 1.0, to: 4.0, height: 2.0 }];
+        let picture = Page::inline(&Chart { series, bars, ..Chart::default() }, SIZE, "t");
+        let dots = |attribute| numbers(&picture, "circle", attribute);
+        let bar = |attribute| numbers(&picture, "rect class=\"heat\"", attribute)[0];
+        let (x, y) = (dots("cx"), dots("cy"));
+        assert_eq!((bar("x"), bar("y")), (x[1], y[1]), "{picture}");
+        assert!((bar("x") + bar("width") - x[2]).abs() < 0.2, "{picture}");
+        assert!((bar("y") + bar("height") - y[0]).abs() < 0.2, "{picture}");
     }
 
     #[test]
