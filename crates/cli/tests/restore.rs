@@ -9,7 +9,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Output};
+use std::process::Command;
+
+use numapilot_test_kit::mount_namespace_refused;
 
 const NUMAPILOT: &str = env!("CARGO_BIN_EXE_numapilot");
 const SWITCH: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
@@ -21,7 +23,7 @@ fn in_namespace(script: &str) -> Option<String> {
     let file = directory.path().join("switch");
     fs::write(&file, "always [madvise] never\n").unwrap();
     let mounts = format!(
-        "mount --bind {} $S && mount -t tmpfs none /run && mount -t tmpfs none /dev/shm || exit 77\n",
+        "mount --bind {} $S && mount -t tmpfs none /run && mount -t tmpfs none /dev/shm || exit\n",
         file.display()
     );
     // Without root, the user becomes root in a new user namespace.
@@ -38,7 +40,7 @@ fn in_namespace(script: &str) -> Option<String> {
             Ok(output) if output.status.success() => {
                 return Some(String::from_utf8(output.stdout).unwrap());
             }
-            Ok(output) if output.status.code() == Some(77) || is_refused(&output) => {
+            Ok(output) if mount_namespace_refused(&output) => {
                 let stderr = String::from_utf8_lossy(&output.stderr);
                 causes.push(stderr.lines().next().unwrap_or("no reason given").to_owned());
             }
@@ -48,11 +50,6 @@ fn in_namespace(script: &str) -> Option<String> {
     }
     println!("skipped: no mount namespaces here ({})", causes.join("; "));
     None
-}
-
-/// Whether unshare(1) itself failed, and not the script.
-fn is_refused(output: &Output) -> bool {
-    output.stderr.starts_with(b"unshare: ")
 }
 
 /// Shell functions for the guard of a process, and for whether a process has ended; its adopter may

@@ -3,6 +3,8 @@
 use std::fs;
 use std::process::{Command, Output};
 
+use numapilot_test_kit::mount_namespace_refused;
+
 use crate::{NUMAPILOT, compile, err, failure, out, run};
 
 #[test]
@@ -154,11 +156,7 @@ fn huge_pages_are_off_also_where_only_advised_memory_had_them() {
 /// Runs a script in its own mount namespace. If that is not possible, prints it and returns `None`.
 fn with_own_mounts(script: &str) -> Option<Output> {
     let output = Command::new("unshare").args(["-m", "sh", "-c", script]).output();
-    // A script that fails later fails the test.
-    let was_refused = |output: &Output| {
-        [&b"unshare: "[..], b"mount: "].iter().any(|start| output.stderr.starts_with(start))
-    };
-    let output = output.ok().filter(|output| output.status.success() || !was_refused(output));
+    let output = output.ok().filter(|output| !mount_namespace_refused(output));
     if output.is_none() {
         println!("skipped: no mount namespaces here");
     }

@@ -3,7 +3,9 @@
 #![forbid(unsafe_code)]
 
 mod damage;
+mod namespace;
 mod wait;
 
 pub use damage::{damaged, damaged_bytes};
+pub use namespace::mount_namespace_refused;
 pub use wait::wait_until;
