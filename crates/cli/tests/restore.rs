@@ -196,8 +196,8 @@ grep -c 'another search'; true"
     check(
         &script,
         "numapilot: error: transparent_hugepage/enabled is held at always by run N (sleep): every \
-         run would be measured under that; wait for its end, or give --allow-held-settings, which \
-         has the report and the profile say so\n0\n1\n1\n1\n",
+         run would be measured under that; wait for its end, or give --allow-held-settings; the \
+         report and the profile then name the setting\n0\n1\n1\n1\n",
     );
 }
 

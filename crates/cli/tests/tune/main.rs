@@ -378,7 +378,10 @@ fn a_signal_that_ends_it_is_in_the_status() {
 /// `tune` of one plan, which changes nothing.
 fn tune_default(folder: &Path, more: &[&str], script: &str) -> Command {
     let mut command = Command::cargo_bin("numapilot").unwrap();
-    command.current_dir(folder).args(["tune", "--state", "state", "--timeout", "60s"]);
+    command.current_dir(folder).args(["tune", "--state", "state"]);
+    if !more.contains(&"--timeout") {
+        command.args(["--timeout", "60s"]);
+    }
     for factor in ["allocator=inherit", "threads=none", "memory=inherit", "thp=inherit"] {
         command.args(["--factor", factor]);
     }
@@ -453,7 +456,7 @@ fn a_program_that_has_changed_is_not_resumed() {
     write("#!/bin/sh\nexit  0\n");
     let text = error(search(&["--resume"]), 125);
     assert!(text.contains("the program has changed"), "{text}");
-    assert!(text.contains("start anew without --resume"), "{text}");
+    assert!(text.contains("start a new search without --resume"), "{text}");
 }
 
 /// An output that is full, so that writers wait, and its reader.

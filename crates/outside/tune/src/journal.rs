@@ -35,7 +35,7 @@ pub enum JournalError {
     /// It belongs to another search.
     #[error(
         "{} belongs to another search: {difference}; repeat the command and options of that \
-         search, or leave out --resume to start anew", path.display()
+         search, or leave out --resume to start a new search", path.display()
     )]
     Other {
         /// The file.
@@ -45,8 +45,8 @@ pub enum JournalError {
     },
     /// The program has changed since the search began.
     #[error(
-        "the program has changed since the search in {} began, whose runs do not count for it: it \
-         was {then}, and is {now}; start anew without --resume", path.display()
+        "the program has changed since the search in {} began, so the runs of that search do not \
+         count: it was {then}, and is {now}; start a new search without --resume", path.display()
     )]
     Program {
         /// The file.
@@ -57,7 +57,7 @@ pub enum JournalError {
         now: String,
     },
     /// A line is not valid for this version.
-    #[error("{}, line {line}, is damaged; leave out --resume to start anew", path.display())]
+    #[error("{}, line {line}, is damaged; leave out --resume to start a new search", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -366,7 +366,7 @@ mod tests {
         drop(open(7, false).unwrap());
         drop(open(7, true).unwrap());
         let error = open(8, true).unwrap_err().to_string();
-        for part in ["the program has changed", "7", "8", "start anew without --resume"] {
+        for part in ["the program has changed", "7", "8", "start a new search without --resume"] {
             assert!(error.contains(part), "{part} is not in {error}");
         }
     }

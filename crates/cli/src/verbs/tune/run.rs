@@ -31,7 +31,7 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     {
         bail!(
             "{holder}: every run would be measured under that; wait for its end, or give \
-             --allow-held-settings, which has the report and the profile say so"
+             --allow-held-settings; the report and the profile then name the setting"
         );
     }
     let held = settle::held_settings(terminal);

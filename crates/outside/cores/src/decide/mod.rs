@@ -87,7 +87,7 @@ impl Why {
             Self::Starts => "starts",
             Self::InBand => "in the band",
             Self::Busy => "busy",
-            Self::NobodyWaits => "busy, but nobody waits",
+            Self::NobodyWaits => "busy, but no thread waits",
             Self::NoGain => "more brought nothing",
             Self::Unused => "unused",
             Self::Remembered => "fewer were too few",
