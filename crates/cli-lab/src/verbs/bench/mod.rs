@@ -37,11 +37,11 @@ enum Workload {
     W3(join::W3),
     /// Index nested-loop join: every tuple is looked up in an index.
     W4(join::W4),
-    /// The 22 TPC-H queries on a real database, one after the other.
+    /// The queries of TPC-H or TPC-DS on a real database, one after the other.
     W5(engines::w5::Args),
-    /// TPC-H queries that arrive at a real database at a given rate.
+    /// TPC-H or TPC-DS queries that arrive at a real database at a given rate.
     Arrivals(engines::arrivals::Args),
-    /// TPC-H queries on a real database from a growing number of clients.
+    /// TPC-H or TPC-DS queries on a real database from a growing number of clients.
     Clients(engines::clients::Args),
     /// Compare allocators over a suite of programs; micro-benchmarks of allocators.
     Alloc(alloc::Args),
