@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::{folder, json, tune_default};
+use crate::{error, folder, json, tune_default};
 
 const METRIC: [&str; 2] = ["--metric", "figure=([0-9]+)"];
 
@@ -32,6 +32,68 @@ fn noisy(more: &[&str]) -> Value {
 fn width(report: &Value) -> f64 {
     let end = |at: usize| report["best"]["confidence"][at].as_f64().unwrap();
     end(1) - end(0)
+}
+
+#[test]
+fn values_without_meaning_are_refused_before_the_first_run() {
+    let percent = "write a number above 0 and below 100";
+    let folder = folder(&[]);
+    for (option, why) in [
+        ("--confidence=0", percent),
+        ("--confidence=100", percent),
+        ("--precision=0", percent),
+        ("--resolution=-1", percent),
+        ("--failure-tolerance=100", percent),
+        ("--noise-runs=2", "from 3 to 1000"),
+        ("--warmup=-1", "invalid digit"),
+        ("--seed=one", "invalid digit"),
+        ("--limit=cpu=1", "write rss=8G or time=30s"),
+        ("--limit=time=soon", "is not a duration"),
+        ("--max-time=0", "is not a duration"),
+        ("--metric=(", "--metric"),
+        ("--check=(", "--check"),
+        ("--decimal=comma", "--metric"),
+    ] {
+        let text = error(tune_default(folder.path(), &[option], "touch ran"), 125);
+        assert!(text.contains(why), "{option}: {text}");
+    }
+    assert!(!folder.path().join("ran").exists());
+}
+
+#[test]
+fn a_failed_preparation_ends_the_search() {
+    let folder = folder(&[]);
+    let text = error(tune_default(folder.path(), &["--prepare", "exit 3"], "touch ran"), 125);
+    assert!(text.contains("--prepare") && text.contains('3'), "{text}");
+    assert!(!folder.path().join("ran").exists());
+}
+
+/// A plan that changes nothing of the figures is told from the default by differences that do not
+/// matter.
+#[test]
+fn a_coarser_resolution_takes_fewer_runs() {
+    let with = |resolution| {
+        let script = format!("{COUNT} echo figure=$((1000 + n * 37 % 101))");
+        let more = ["--max-runs", "60", "--resolution", resolution];
+        report(&[("same", "OTHER", "1")], &more, &script)
+    };
+    let (coarse, fine) = (with("20"), with("0.1"));
+    assert_eq!((&coarse["resolution"], &fine["resolution"]), (&0.2.into(), &0.001.into()));
+    assert!(coarse["runs"].as_u64() < fine["runs"].as_u64(), "{coarse} {fine}");
+}
+
+#[test]
+fn the_seed_decides_the_order_of_the_runs() {
+    let order = |seed| {
+        let folder = folder(&[("a", "FIGURE", "101"), ("b", "FIGURE", "102")]);
+        let more = ["--plan", "a", "--plan", "b", "--max-runs", "40", "--seed", seed];
+        let script = "echo ${FIGURE:-100} >> order; echo figure=${FIGURE:-100}";
+        json(tune_default(folder.path(), &[&more[..], &METRIC, &["--json"]].concat(), script));
+        fs::read_to_string(folder.path().join("order")).unwrap()
+    };
+    let first = order("1");
+    assert_eq!(first, order("1"));
+    assert_ne!(first, order("2"));
 }
 
 #[test]
@@ -88,6 +150,23 @@ fn a_plan_that_exceeds_a_limit_fails() {
     assert_eq!(big["status"], "failed", "{report}");
     let reason = big["reason"].as_str().unwrap();
     assert!(reason.starts_with("over the limit: peak RSS"), "{reason}");
+}
+
+#[test]
+fn a_run_that_takes_longer_than_the_limit_fails() {
+    let folder = folder(&[]);
+    let text = error(tune_default(folder.path(), &["--limit", "time=1ms"], "sleep 0.01"), 125);
+    assert!(text.contains("s, limit 0.001 s"), "{text}");
+}
+
+#[test]
+fn a_run_is_ended_after_the_timeout() {
+    let script = "test -z \"$SLOW\" || sleep 600; echo figure=1";
+    let more = ["--timeout", "5s", "--failure-tolerance", "0"];
+    let report = report(&[("slow", "SLOW", "1")], &more, script);
+    let plans = report["plans"].as_array().unwrap();
+    let slow = plans.iter().find(|plan| plan["plan"] == "SLOW=1").unwrap();
+    assert_eq!((&slow["status"], &slow["failed"]), (&"failed".into(), &1.into()), "{report}");
 }
 
 #[test]
