@@ -102,6 +102,8 @@ mod tests {
         assert!(places.windows(2).all(|pair| pair[1].0 - pair[0].0 >= NAME - 1e-9));
         assert!(places.iter().all(|(y, _)| *y <= 200.0));
         assert_eq!(places.iter().map(|(_, index)| *index).collect::<Vec<_>>(), [2, 0, 1, 3, 4]);
+        let top = spread(vec![(10.0, 0), (11.0, 1), (12.0, 2)], 200.0);
+        assert_eq!(top, [(10.0, 0), (10.0 + NAME, 1), (10.0 + 2.0 * NAME, 2)]);
     }
 
     #[test]

@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_single_point_is_visible() {
-        let mut series = line("a", &[(1.0, 1.0)]);
+        let mut series = line("", &[(1.0, 1.0)]);
         series.marked = false;
         let picture = Page::inline(&Chart { series: vec![series], ..Chart::default() }, SIZE, "t");
         assert!(picture.contains("<circle class=\"dot0\""), "{picture}");
@@ -332,6 +332,49 @@ mod tests {
     }
 
     #[test]
+    fn names_on_an_axis_are_at_equal_distances_up_to_its_end() {
+        let names = ["a", "b", "c"].map(str::to_owned).to_vec();
+        let x = Axis { labels: Labels::Names(names), ..Axis::default() };
+        let series = vec![line("", &[(0.0, 1.0), (1.0, 1.0), (2.0, 1.0)])];
+        let picture = Page::inline(&Chart { x, series, ..Chart::default() }, SIZE, "t");
+        let (points, labels) = (
+            numbers(&picture, "circle", "cx"),
+            numbers(&picture, "text class=\"dim small middle\"", "x"),
+        );
+        assert_eq!(points, labels, "{picture}");
+        let axis = |attribute| numbers(&picture, "line class=\"axis\"", attribute)[0];
+        let (before, after) = (points[0] - axis("x1"), axis("x2") - points[2]);
+        assert!((before - after).abs() < 0.2 && before > 0.0, "{points:?}");
+        assert!((points[1] - (points[0] + points[2]) / 2.0).abs() < 0.2, "{points:?}");
+    }
+
+    #[test]
+    fn axes_have_their_names_and_units() {
+        let labels = Labels::Text(|tick| format!("{tick:.0} of 4"));
+        let x = Axis { name: "clients".to_owned(), labels, most: 4.0 };
+        let y = Axis { name: "time".to_owned(), labels: Labels::Number("ms"), most: 4.0 };
+        let series = vec![line("", &[(0.0, 1.0)])];
+        let picture = Page::inline(&Chart { x, y, series, ..Chart::default() }, SIZE, "t");
+        for text in [">clients<", ">time<", ">4 of 4<", ">4.0 ms<"] {
+            assert!(picture.contains(text), "{text}: {picture}");
+        }
+    }
+
+    #[test]
+    fn labels_beside_the_plot_are_within_the_picture() {
+        let labels = Labels::Text(|_| "a long label".to_owned());
+        let y = Axis { labels, ..Axis::default() };
+        let series = vec![line("a long name", &[(0.0, 1.0), (1.0, 1.0)])];
+        let chart = Chart { y, series, names: Names::AtEnds, ..Chart::default() };
+        let picture = Page::inline(&chart, SIZE, "t");
+        let ends = numbers(&picture, "text class=\"dim small end\"", "x");
+        assert!(ends.iter().all(|end| *end >= text_width("a long label", SMALL)), "{picture}");
+        let name = numbers(&picture, "text class=\"text small\"", "x")[0];
+        let right = numbers(&picture, "svg", "width")[0];
+        assert!(name + text_width("a long name", SMALL) <= right, "{picture}");
+    }
+
+    #[test]
     fn whole_numbers_have_whole_ticks() {
         let y = Axis { labels: Labels::Whole, most: 3.0, ..Axis::default() };
         let series = vec![line("", &[(0.0, 1.0), (1.0, 3.0)])];
@@ -341,7 +384,7 @@ mod tests {
     }
 
     /// The numbers of an attribute of all elements with this start, in the order of the picture.
-    fn numbers(picture: &str, start: &str, attribute: &str) -> Vec<f64> {
+    pub fn numbers(picture: &str, start: &str, attribute: &str) -> Vec<f64> {
         let elements = picture.split('<').filter(|element| element.starts_with(start));
         let value = |element: &str| {
             let (_, rest) = element.split_once(&format!(" {attribute}=\"")).unwrap();
@@ -435,15 +478,16 @@ mod tests {
     fn the_label_of_a_mark_is_where_no_line_is() {
         let label = |points: &[(f64, f64)]| {
             let mark = Mark { on: On::Y, value: 5.0, label: "limit".to_owned() };
-            let chart =
-                Chart { series: vec![line("", points)], marks: vec![mark], ..Chart::default() };
+            let y = Axis { most: 10.0, ..Axis::default() };
+            let (series, marks) = (vec![line("", points)], vec![mark]);
+            let chart = Chart { y, series, marks, ..Chart::default() };
             let picture = Page::inline(&chart, SIZE, "t");
             let before = picture.split(">limit<").next().unwrap().to_owned();
             let number = before.rsplit("y=\"").next().unwrap().split('"').next().unwrap();
             number.parse::<f64>().unwrap()
         };
         let above = label(&[(0.0, 4.7), (10.0, 4.7)]);
-        let below = label(&[(0.0, 5.3), (10.0, 5.3)]);
+        let below = label(&[(0.0, 5.5), (10.0, 5.5)]);
         assert!(above < below, "{above} above, {below} below");
     }
 }

@@ -80,3 +80,47 @@ fn arrange(
     }
     end
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::numbers;
+    use super::super::{Axis, Series};
+    use super::*;
+
+    /// The positions of the horizontal axes of two charts, the second of which has a title.
+    fn axes(page: &Page<'_>) -> Vec<(f64, f64)> {
+        let chart = |title: &str| {
+            let y = Axis { name: "y".to_owned(), ..Axis::default() };
+            let points = vec![(0.0, 1.0), (1.0, 2.0)];
+            let series = vec![Series { name: String::new(), points, marked: true }];
+            Chart { title: title.to_owned(), y, series, ..Chart::default() }
+        };
+        let picture = page.draw(&[chart(""), chart("title")]);
+        let ends = |attribute| numbers(&picture, "line class=\"axis\"", attribute);
+        ends("x1").into_iter().zip(ends("y1")).collect()
+    }
+
+    #[test]
+    fn charts_are_beside_each_other_or_one_below_the_other() {
+        let plot = (100.0, 50.0);
+        let beside = axes(&Page { plot, beside: true, ..Page::default() });
+        assert!(beside[1].0 >= beside[0].0 + plot.0, "{beside:?}");
+        assert_eq!(beside[0].1, beside[1].1, "the axes are level");
+        let below = axes(&Page { plot, ..Page::default() });
+        assert_eq!(below[0].0, below[1].0, "the axes are aligned");
+        assert!(below[1].1 >= below[0].1 + plot.1, "{below:?}");
+    }
+
+    #[test]
+    fn the_texts_around_the_charts_are_within_the_picture() {
+        let (title, foot) = ("a title that is wider than the plot", "a foot");
+        let page = Page { title, foot, plot: (10.0, 10.0), ..Page::default() };
+        let picture = page.draw(&[Chart::default()]);
+        let size = |attribute| numbers(&picture, "svg", attribute)[0];
+        assert!(size("width") >= MARGIN + text_width(title, 18.0), "{picture}");
+        let foot = numbers(&picture, "text class=\"dim small\"", "y")[0];
+        let without = Page { title, plot: (10.0, 10.0), ..Page::default() };
+        let without = numbers(&without.draw(&[Chart::default()]), "svg", "height")[0];
+        assert!(foot < size("height") && foot > without - 16.0, "{picture}");
+    }
+}
