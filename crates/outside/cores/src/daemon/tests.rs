@@ -41,6 +41,7 @@ type Simulated = Rc<World>;
 struct SimulatedTarget {
     world: Simulated,
     root: i32,
+    tree: Vec<i32>,
     side: Rc<Side>,
     dry_run: bool,
     known: CpuSet,
@@ -48,7 +49,7 @@ struct SimulatedTarget {
 
 impl System for Simulated {
     type Tree = Vec<i32>;
-    type Plan = i32;
+    type Plan = (i32, Vec<i32>);
     type Target = SimulatedTarget;
 
     fn now(&self) -> Instant {
@@ -77,22 +78,23 @@ impl System for Simulated {
     fn plan(
         &mut self,
         root: i32,
-        _: Vec<i32>,
+        tree: Vec<i32>,
         _: Option<Way>,
-    ) -> Result<(i32, CpuSet), CoresError> {
-        Ok((root, self.online.borrow().clone()))
+    ) -> Result<(Self::Plan, CpuSet), CoresError> {
+        Ok(((root, tree), self.online.borrow().clone()))
     }
 
-    fn hold(&mut self, root: i32, dry_run: bool) -> Result<SimulatedTarget, CoresError> {
+    fn hold(&mut self, plan: Self::Plan, dry_run: bool) -> Result<SimulatedTarget, CoresError> {
+        let (root, tree) = plan;
         let side = self.sides.borrow_mut().entry(root).or_default().clone();
         let known = CpuSet::new();
-        Ok(SimulatedTarget { world: self.clone(), root, side, dry_run, known })
+        Ok(SimulatedTarget { world: self.clone(), root, tree, side, dry_run, known })
     }
 }
 
 impl system::Target for SimulatedTarget {
     fn contains(&self, pid: i32) -> bool {
-        pid == self.root
+        self.tree.contains(&pid)
     }
 
     fn held_by(&self) -> String {
@@ -363,6 +365,9 @@ fn related_targets_are_refused() {
     assert!(matches!(error, CoresError::Related { child: 1, parent: 1 }), "{error}");
     let error = daemon.add(7, vec![7, 1], 1).unwrap_err();
     assert!(matches!(error, CoresError::Related { child: 1, parent: 7 }), "{error}");
+    daemon.add(8, vec![8, 9], 1).unwrap();
+    let error = daemon.add(9, vec![9], 1).unwrap_err();
+    assert!(matches!(error, CoresError::Related { child: 9, parent: 8 }), "{error}");
 }
 
 #[test]
