@@ -145,6 +145,7 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{MetadataExt, symlink};
+    use std::sync::mpsc;
 
     use super::*;
 
@@ -159,8 +160,8 @@ mod tests {
         fs::create_dir_all(run.path().join("a/b")).unwrap();
         let (gone, stays) = (run.path().to_owned(), kept.path().to_owned());
         drop((run, kept));
-        let other = LockedDirectory::new(&parent, "run-").unwrap();
         assert!(!gone.exists());
+        let other = LockedDirectory::new(&parent, "run-").unwrap();
         assert!(stays.exists() && other.path().exists());
     }
 
@@ -183,5 +184,25 @@ mod tests {
         assert!(!used.exists());
         assert!(first.path().exists() && second.path().exists(), "both are in use");
         assert!(other.join("a/b").exists() && link.is_symlink(), "no link is followed or removed");
+    }
+
+    /// Another process that is between making a directory and locking it holds this lock.
+    #[test]
+    fn no_directory_is_made_or_removed_while_the_parent_is_locked() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("run-being-made");
+        fs::create_dir(&path).unwrap();
+        let lock = File::open(parent.path()).unwrap();
+        flock(&lock, FlockOperation::LockExclusive).unwrap();
+        let (sender, made) = mpsc::channel();
+        thread::scope(|scope| {
+            let parent = parent.path();
+            scope.spawn(move || sender.send(LockedDirectory::new(parent, "run-")));
+            assert!(made.recv_timeout(PAUSE).is_err());
+            assert!(path.exists());
+            drop(lock);
+            assert!(made.recv().unwrap().is_ok());
+            assert!(!path.exists());
+        });
     }
 }
