@@ -1,14 +1,14 @@
 //! Tests of the command line: what is printed, what is refused, and what the program gets.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use predicates::prelude::*;
 
 use crate::programs::{NUMAPILOT, err, signal};
-use crate::{Target, all_cpus, alone, cores, daemon, soon};
+use crate::{Target, all_cpus, alone, cores, daemon, end_of, wait_until};
 
 #[test]
 fn the_status_of_the_program_is_passed_through() {
@@ -62,9 +62,9 @@ fn the_net_is_explained_and_drawn() {
     let mut daemon = daemon(&["-p", &target.pid(), "--explain", "--dry-run"]);
     std::thread::sleep(Duration::from_millis(700));
     signal(&daemon, libc::SIGINT);
+    assert!(end_of(&mut daemon).success());
     let mut text = String::new();
-    std::io::Read::read_to_string(&mut daemon.stdout.take().unwrap(), &mut text).unwrap();
-    assert!(daemon.wait().unwrap().success());
+    daemon.stdout.take().unwrap().read_to_string(&mut text).unwrap();
     assert!(text.contains("last tick    t"), "{text}");
 }
 
@@ -105,13 +105,13 @@ fn a_dry_run_changes_nothing() {
     if all_cpus() > 1 {
         expected.push(format!("process {}: ", target.pid()));
     }
-    soon("what would be done", || {
+    wait_until("what would be done", || {
         let output = fs::read_to_string(&file).unwrap();
         expected.iter().all(|words| output.contains(words))
     });
     assert_eq!((target.cpus(), target.groups()), before);
     signal(&daemon, libc::SIGINT);
-    assert!(daemon.wait().unwrap().success());
+    assert!(end_of(&mut daemon).success());
 }
 
 /// If the reader of the lines goes away, or the disk of the output is full, the program still runs

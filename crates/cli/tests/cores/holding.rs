@@ -10,7 +10,10 @@ use predicates::prelude::*;
 use serde_json::Value;
 
 use crate::programs::{NUMAPILOT, compiled, err, signal};
-use crate::{CPUSET, Target, all_cpus, alone, cores, daemon, in_a_mount_namespace, soon, ways};
+use crate::{
+    CPUSET, Target, all_cpus, alone, cores, daemon, end_of, end_with_messages,
+    in_a_mount_namespace, wait_until, ways,
+};
 
 #[test]
 fn a_target_gets_fewer_cores_and_all_of_them_back() {
@@ -22,11 +25,11 @@ fn a_target_gets_fewer_cores_and_all_of_them_back() {
             let arguments = ["-p", &target.pid(), "--actuator", way, "--tick", "20ms"];
             let mut daemon = daemon(&arguments);
             let first: BTreeSet<String> = ["0".to_owned()].into();
-            soon("one core", || {
+            wait_until("one core", || {
                 target.cpus() == first || target.cpus().iter().all(|c| !c.contains(['-', ',']))
             });
             signal(&daemon, end);
-            assert!(daemon.wait().unwrap().success(), "{way}");
+            assert!(end_of(&mut daemon).success(), "{way}");
             assert_eq!((target.cpus(), target.groups()), before, "{way}, signal {end}");
         }
     }
@@ -50,12 +53,12 @@ fn a_target_whose_first_thread_has_ended_is_held() {
         };
         let before = of_worker();
         let mut daemon = daemon(&["-p", &target.pid(), "--actuator", way, "--tick", "20ms"]);
-        soon("fewer cores", || of_worker().0 != before.0);
+        wait_until("fewer cores", || of_worker().0 != before.0);
         // The target stays held for some ticks.
         std::thread::sleep(Duration::from_millis(200));
         let held = of_worker().0;
         signal(&daemon, libc::SIGTERM);
-        let status = daemon.wait().unwrap();
+        let status = end_of(&mut daemon);
         assert!(held != before.0 && status.success(), "{way}: {held}");
         assert_eq!(of_worker(), before, "{way}");
     }
@@ -70,9 +73,12 @@ fn thousands_of_threads_are_held_and_let_go() {
         let target = Target::start(Command::new(&program).arg("3000"));
         let before = target.cpus();
         let mut daemon = daemon(&["-p", &target.pid(), "--actuator", way, "--max", "1"]);
-        soon("one core for all", || target.cpus().len() == 1 && target.cpus() != before);
+        wait_until("one core for all", || {
+            let cpus = target.cpus();
+            cpus.len() == 1 && cpus != before
+        });
         signal(&daemon, libc::SIGTERM);
-        assert!(daemon.wait().unwrap().success());
+        assert!(end_of(&mut daemon).success());
         assert_eq!(target.cpus(), before, "{way}");
     }
 }
@@ -94,12 +100,12 @@ fn threads_that_pin_themselves_are_left_alone_and_named() {
             .or(predicate::str::contains("cgroup v1: no")),
     );
     let mut daemon = daemon(&["-p", &target.pid(), "--tick", "20ms"]);
-    soon("one core for the others", || target.cpus().iter().all(|cpus| !cpus.contains(['-', ','])));
+    wait_until("one core for the others", || {
+        target.cpus().iter().all(|cpus| !cpus.contains(['-', ',']))
+    });
     std::thread::sleep(Duration::from_millis(100));
     signal(&daemon, libc::SIGTERM);
-    let mut text = String::new();
-    std::io::Read::read_to_string(&mut daemon.stderr.take().unwrap(), &mut text).unwrap();
-    daemon.wait().unwrap();
+    let (_, text) = end_with_messages(&mut daemon);
     assert!(text.contains("have an affinity of their own (1)"), "{text}");
     assert_eq!(target.cpus(), before);
 }
@@ -164,14 +170,14 @@ fn two_targets_share_no_core() {
             "--json",
         ]);
         let mut held = BTreeSet::new();
-        soon("a core for each", || {
+        wait_until("a core for each", || {
             held = one.cpus().union(&two.cpus()).cloned().collect();
             held.len() == 2 && held.iter().all(|cpus| !cpus.contains(['-', ',']))
         });
         let mut lines = BufReader::new(daemon.stdout.take().unwrap()).lines();
         let lines: Vec<String> = lines.by_ref().map_while(Result::ok).take(TICKS * 2).collect();
         signal(&daemon, libc::SIGINT);
-        assert!(daemon.wait().unwrap().success());
+        assert!(end_of(&mut daemon).success());
         assert_eq!(lines.len(), TICKS * 2, "{lines:?}");
         let mut measured = [false; 2];
         for pair in lines.chunks(2) {
@@ -211,7 +217,7 @@ fn a_target_that_uses_all_cores_sees_nothing_of_it() {
         }
         assert_eq!(target.cpus(), before, "{way}");
         signal(&daemon, libc::SIGTERM);
-        assert!(daemon.wait().unwrap().success());
+        assert!(end_of(&mut daemon).success());
     }
 }
 
@@ -236,11 +242,10 @@ fn where_no_group_may_be_written_affinity_does() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    soon("fewer cores", || target.cpus() != before);
+    wait_until("fewer cores", || target.cpus() != before);
     signal(&daemon, libc::SIGTERM);
-    let mut text = String::new();
-    std::io::Read::read_to_string(&mut daemon.stderr.take().unwrap(), &mut text).unwrap();
-    assert!(daemon.wait().unwrap().success(), "{text}");
+    let (status, text) = end_with_messages(&mut daemon);
+    assert!(status.success(), "{text}");
     assert!(text.contains("is held by the affinity of every thread"), "{text}");
     assert_eq!(target.cpus(), before);
 }

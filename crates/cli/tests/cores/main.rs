@@ -12,17 +12,22 @@ mod programs;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use numapilot_test_kit::wait_until;
 use programs::{NUMAPILOT, err};
+
+/// Time limit of a command, far above what it needs on a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
 
 fn cores(arguments: &[&str]) -> assert_cmd::Command {
     let mut command = assert_cmd::Command::cargo_bin("numapilot").unwrap();
-    command.arg("cores").args(arguments);
+    // A target that should be refused would be held without end.
+    command.arg("cores").args(arguments).timeout(LIMIT);
     command
 }
 
@@ -86,14 +91,22 @@ fn daemon(arguments: &[&str]) -> Child {
     command.spawn().unwrap()
 }
 
-/// Waits until the condition holds. It should hold soon, but other programs may use the machine
-/// too.
-fn soon(what: &str, mut holds: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !holds() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "{what} did not come");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+/// The status and the messages of a daemon, which has to end soon.
+fn end_with_messages(daemon: &mut Child) -> (ExitStatus, String) {
+    let status = end_of(daemon);
+    let mut text = String::new();
+    daemon.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+    (status, text)
+}
+
+/// The status of a daemon, which has to end soon.
+fn end_of(daemon: &mut Child) -> ExitStatus {
+    let mut status = None;
+    wait_until("the end of the daemon", || {
+        status = daemon.try_wait().unwrap();
+        status.is_some()
+    });
+    status.unwrap()
 }
 
 fn all_cpus() -> usize {

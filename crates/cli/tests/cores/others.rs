@@ -10,7 +10,10 @@ use numapilot_sys::process::PidFd;
 use predicates::prelude::*;
 
 use crate::programs::{NUMAPILOT, err, signal};
-use crate::{CPUSET, Target, alone, cores, daemon, in_a_mount_namespace, soon, ways};
+use crate::{
+    CPUSET, LIMIT, Target, alone, cores, daemon, end_of, end_with_messages, in_a_mount_namespace,
+    wait_until, ways,
+};
 
 /// Kills the guard of a daemon, which would put everything back when the daemon dies.
 fn end_guard_of(daemon: &Child) {
@@ -35,7 +38,7 @@ fn restore_puts_back_what_a_killed_daemon_left() {
         let target = Target::idle();
         let before = (target.cpus(), target.groups());
         let mut daemon = daemon(&["-p", &target.pid(), "--actuator", way, "--tick", "20ms"]);
-        soon("fewer cores", || target.cpus() != before.0);
+        wait_until("fewer cores", || target.cpus() != before.0);
         // A second daemon is refused, whichever way it uses.
         cores(&["-p", &target.pid()])
             .assert()
@@ -43,7 +46,7 @@ fn restore_puts_back_what_a_killed_daemon_left() {
             .stderr(predicate::str::contains("numapilot cores"));
         end_guard_of(&daemon);
         daemon.kill().unwrap();
-        daemon.wait().unwrap();
+        end_of(&mut daemon);
         assert_ne!(target.cpus(), before.0, "{way}");
         let restored =
             assert_cmd::Command::cargo_bin("numapilot").unwrap().arg("restore").output().unwrap();
@@ -61,12 +64,11 @@ fn a_target_that_dies_leaves_nothing() {
         let mut target = Target::idle();
         let (pid, before) = (target.pid(), target.cpus());
         let mut daemon = daemon(&["-p", &pid, "--actuator", way, "--tick", "20ms"]);
-        soon("fewer cores", || target.cpus() != before);
+        wait_until("fewer cores", || target.cpus() != before);
         // It was not waited for yet, so it is a zombie.
         target.0.kill().unwrap();
-        let mut text = String::new();
-        std::io::Read::read_to_string(&mut daemon.stderr.take().unwrap(), &mut text).unwrap();
-        assert!(daemon.wait().unwrap().success(), "{way}");
+        let (status, text) = end_with_messages(&mut daemon);
+        assert!(status.success(), "{way}: {text}");
         // It may also warn of other runs on this machine.
         let of_target = format!("process {pid}");
         let warns = |line: &str| line.contains("warning") && line.contains(&of_target);
@@ -95,11 +97,10 @@ fn a_target_that_is_moved_away_is_left_as_it_is() {
     let target = Target::idle();
     let before = (target.cpus(), target.groups());
     let mut daemon = daemon(&["-p", &target.pid(), "--actuator", "cgroup-v1", "--tick", "20ms"]);
-    soon("fewer cores", || target.cpus() != before.0);
+    wait_until("fewer cores", || target.cpus() != before.0);
     fs::write(format!("{CPUSET}/cgroup.procs"), target.pid()).unwrap();
-    let mut text = String::new();
-    std::io::Read::read_to_string(&mut daemon.stderr.take().unwrap(), &mut text).unwrap();
-    assert_eq!(daemon.wait().unwrap().code(), Some(125), "{text}");
+    let (status, text) = end_with_messages(&mut daemon);
+    assert_eq!(status.code(), Some(125), "{text}");
     assert!(text.contains("somebody else moved it"), "{text}");
     assert_eq!((target.cpus(), target.groups()), before);
 }
@@ -183,15 +184,17 @@ fn a_target_has_one_daemon_at_a_time() {
         let target = Target::start(&mut idle);
         let arguments = ["cores", "-p", &target.pid(), "--actuator", "affinity", "--tick", "20ms"];
         let mut daemon = by(*first).args(arguments).stderr(Stdio::null()).spawn().unwrap();
-        soon("one core", || target.cpus().iter().all(|cpus| !cpus.contains(['-', ','])));
+        wait_until("one core", || target.cpus().iter().all(|cpus| !cpus.contains(['-', ','])));
         let before = target.cpus();
-        let refused = by(*second).args(arguments).output().unwrap();
+        let mut refused = by(*second);
+        refused.args(arguments);
+        let refused = assert_cmd::Command::from_std(refused).timeout(LIMIT).output().unwrap();
         assert_eq!(refused.status.code(), Some(125), "{}", err(&refused));
         let who = format!("is under numapilot cores already (run {})", daemon.id());
         assert!(err(&refused).contains(&who), "{}", err(&refused));
         assert_eq!(target.cpus(), before);
         signal(&daemon, libc::SIGTERM);
-        assert!(daemon.wait().unwrap().success());
+        assert!(end_of(&mut daemon).success());
         assert_ne!(target.cpus(), before);
     }
 }
@@ -217,6 +220,7 @@ fn kernel_threads_are_refused_and_nothing_is_changed_before() {
             .unwrap()
             .args(verb)
             .args(["-p", &pids])
+            .timeout(LIMIT)
             .assert()
             .code(125)
             .stderr(predicate::str::contains("PID 2 is a kernel thread (kthreadd): "));
