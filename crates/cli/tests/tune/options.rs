@@ -168,6 +168,17 @@ fn a_run_is_ended_after_the_timeout() {
 }
 
 #[test]
+fn the_profile_goes_to_the_file_that_is_named() {
+    let folder = folder(&[("fast", "FIGURE", "80")]);
+    let more = ["--plan", "fast", "--output", "mine.toml"];
+    let script = "echo figure=${FIGURE:-100}";
+    tune_default(folder.path(), &[&more[..], &METRIC].concat(), script).assert().success();
+    let profile = fs::read_to_string(folder.path().join("mine.toml")).unwrap();
+    assert!(profile.contains("# numapilot profile: FIGURE=80\n"), "{profile}");
+    assert!(!folder.path().join("numapilot.toml").exists());
+}
+
+#[test]
 fn every_run_is_prepared() {
     let folder = folder(&[]);
     let more = ["--prepare", "echo x >> prepared; touch fresh", "--json"];
