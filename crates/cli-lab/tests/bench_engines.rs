@@ -9,6 +9,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
@@ -57,21 +58,28 @@ fn start(name: &str, engine: &str, cache: &Path, more: &[&str]) -> Child {
 }
 
 /// The engines that are installed and whose servers can enter the cache. The others are reported as
-/// skipped.
+/// skipped, by every test that would use them.
 fn engines() -> Vec<&'static str> {
-    let usable = |engine: &&str| {
-        let mut command = bench("w5", engine, &cache(), &["--queries", "6", "--runs", "1"]);
-        let output = command.output().unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        let is_missing = stderr.contains("is not installed")
-            || stderr.contains("Permission denied") && stderr.contains("make a cluster");
-        if is_missing {
-            let why = stderr.lines().find(|line| line.contains("error: ")).unwrap_or(&stderr);
+    static OBSTACLES: OnceLock<Vec<Option<String>>> = OnceLock::new();
+    let obstacles = OBSTACLES.get_or_init(|| ENGINES.into_iter().map(obstacle).collect());
+    for (engine, why) in ENGINES.iter().zip(obstacles) {
+        if let Some(why) = why {
             println!("skipped: {engine}: {why}");
         }
-        !is_missing
-    };
-    ENGINES.into_iter().filter(usable).collect()
+    }
+    let usable = |(engine, why): (_, &Option<String>)| why.is_none().then_some(engine);
+    ENGINES.into_iter().zip(obstacles).filter_map(usable).collect()
+}
+
+/// Why an engine cannot be used. This loads its database into the shared cache.
+fn obstacle(engine: &str) -> Option<String> {
+    let mut command = bench("w5", engine, &cache(), &["--queries", "6", "--runs", "1"]);
+    let output = command.output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    let is_missing = stderr.contains("is not installed")
+        || stderr.contains("Permission denied") && stderr.contains("make a cluster");
+    let why = || stderr.lines().find(|line| line.contains("error: ")).unwrap_or(&stderr).to_owned();
+    is_missing.then(why)
 }
 
 fn lines(output: &[u8]) -> Vec<Value> {

@@ -15,7 +15,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use numapilot_test_kit::wait_until;
@@ -113,25 +113,31 @@ fn all_cpus() -> usize {
     numapilot_topology::read("/".as_ref()).unwrap().allowed.cpus.len()
 }
 
-/// The ways to hold a target that work here, with more than one CPU to choose from.
+/// The ways to hold a target that work here, with more than one CPU to choose from. Every test that
+/// would use another one prints that it is skipped.
 fn ways() -> Vec<&'static str> {
+    const WAYS: [&str; 2] = ["cgroup-v1", "affinity"];
+    static REFUSALS: OnceLock<[Option<String>; 2]> = OnceLock::new();
     if all_cpus() < 2 {
         println!("skipped: one CPU");
         return Vec::new();
     }
-    let works = |way: &&str| {
-        let target = Target::idle();
-        let output = cores(&["-p", &target.pid(), "--actuator", way, "--dry-run"])
-            .timeout(Duration::from_secs(1))
-            .output()
-            .unwrap();
-        let refused = err(&output).contains("cannot be held");
-        if refused {
-            println!("skipped: {}", err(&output).trim());
-        }
-        !refused
-    };
-    ["cgroup-v1", "affinity"].into_iter().filter(works).collect()
+    let refusals = REFUSALS.get_or_init(|| WAYS.map(refusal));
+    for refusal in refusals.iter().flatten() {
+        println!("skipped: {refusal}");
+    }
+    let works = |(way, refusal): (_, &Option<String>)| refusal.is_none().then_some(way);
+    WAYS.into_iter().zip(refusals).filter_map(works).collect()
+}
+
+/// Why a target cannot be held this way. A run that is not refused goes on until the timeout.
+fn refusal(way: &str) -> Option<String> {
+    let target = Target::idle();
+    let output = cores(&["-p", &target.pid(), "--actuator", way, "--dry-run"])
+        .timeout(Duration::from_secs(1))
+        .output()
+        .unwrap();
+    err(&output).contains("cannot be held").then(|| err(&output).trim().to_owned())
 }
 
 const CPUSET: &str = "/sys/fs/cgroup/cpuset";
