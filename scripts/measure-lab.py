@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Measures the cost, the speed and the reproducibility of the lab's model.
+"""Measures what the lab costs: CPU time of the host, with the model and without, or of two builds.
 
     cargo build --release --workspace && target/release/numapilot lab setup
     python3 scripts/measure-lab.py --numapilot target/release/numapilot
+    python3 scripts/measure-lab.py --against /path/to/another/build/numapilot
 
-Each round runs each program on the same emulated machine with the model and without
-(`--no-model`), one right after the other; the order alternates from round to round. Time is host
-time from the beginning of the program to its end, so the guest's boot does not count. CPU time is
-QEMU's in the same period, which a busy host changes less. Ratios are computed within a round; the
-table shows medians. Counters and simulated time of each run with the model are compared with those
-of the previous one: the table shows the median and the largest difference.
+Each round runs each program on the same emulated machine with the model and without (`--no-model`),
+or with the other build, one right after the other; the order alternates from round to round. CPU
+time is that of numapilot and QEMU, with the boot, which the program `true` shows alone. Ratios are
+computed within a round, with the boot's CPU time of that round taken off both sides; the table
+shows medians. The last column says whether all runs with the model counted the same.
 """
 
 import argparse
@@ -25,6 +25,7 @@ import time
 # k1 reads an array in order. The kernels place their threads themselves, on the nodes in turn;
 # `numapilot run` places those of w1.
 PROGRAMS = {
+    "true": None,
     "chase-1": ["kernel", "k3", "--threads", "1", "--size", "64M"],
     "chase-8": ["kernel", "k3", "--threads", "8", "--size", "64M"],
     "random-8": ["kernel", "k4", "--threads", "8", "--size", "64M"],
@@ -33,89 +34,70 @@ PROGRAMS = {
     "w1-8": ["w1", "--threads", "8", "--records", "500k", "--groups", "50k"],
     "w1-16": ["w1", "--threads", "16", "--records", "500k", "--groups", "50k"],
 }
-# Counters to compare, each with the counter that its difference is relative to.
-COUNTERS = {"instructions": "instructions", "reads": "reads", "writes": "writes",
-            "first_level_misses": "first_level_misses", "last_level_misses": "last_level_misses",
-            "local_accesses": "dram_accesses", "remote_accesses": "dram_accesses"}
 
 
-def cpu_seconds(process):
-    """CPU time of all threads of a process's children."""
-    with open(f"/proc/{process}/task/{process}/children") as file:
-        children = file.read().split()
-    ticks = 0
-    for child in children:
-        with open(f"/proc/{child}/stat") as file:
-            ticks += sum(map(int, file.read().rpartition(")")[2].split()[11:13]))
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def run(options, bench, model):
-    """Seconds and CPU seconds of the program, and the counts of the model."""
-    place = "numapilot run --threads sparse -- " if bench[0] == "w1" else ""
-    script = f"echo begin; {place}numapilot bench {' '.join(bench)} >/dev/null && echo end; read last"
+def run(numapilot, machine, bench, model):
+    """Seconds and CPU seconds of a lab, and the counts of the model."""
+    command = ["true"]
+    if bench:
+        place = ["numapilot", "run", "--threads", "sparse", "--"] if bench[0] == "w1" else []
+        command = [*place, "numapilot", "bench", *bench]
     with tempfile.TemporaryDirectory() as directory:
         output = os.path.join(directory, "counts.json")
         counting = ["--json", "-o", output] if model else ["--no-model"]
-        lab = [options.numapilot, "lab", "run", "--machine", options.machine, *counting]
-        with subprocess.Popen([*lab, "--numa-balancing", "off", "--", "sh", "-c", script],
-                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-            times = []
-            for expected in ["begin\n", "end\n"]:
-                if process.stdout.readline() != expected:
-                    sys.exit(f"{' '.join(bench)} failed in the guest")
-                times.append((time.monotonic(), cpu_seconds(process.pid)))
-            process.communicate("\n")
+        lab = [numapilot, "lab", "run", "--machine", machine, *counting, "--numa-balancing", "off"]
+        begun = time.monotonic()
+        process = subprocess.Popen([*lab, "--", *command], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.monotonic() - begun
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            sys.exit(f"{' '.join(command)} ended with status {process.returncode}")
         counts = None
         if model:
             with open(output) as file:
                 counts = json.load(file)["regions"][0]
-            counts["dram_accesses"] = counts["local_accesses"] + counts["remote_accesses"]
-    return times[1][0] - times[0][0], times[1][1] - times[0][1], counts
-
-
-def apart(counts, fields):
-    """The difference of each run from the previous one, in the field that differs most."""
-    whole = {field: statistics.mean(c[share_of] for c in counts) or 1 for field, share_of in fields.items()}
-    return [max((abs(a[field] - b[field]) / whole[field], field) for field in fields)
-            for a, b in zip(counts, counts[1:])] or [(0.0, "one run")]
-
-
-def differences(apart):
-    """The median and the largest difference as a table cell."""
-    (largest, field), median = max(apart), statistics.median(difference for difference, _ in apart)
-    return f"{median:.2%}, at most {largest:.2%} ({field})"
+    return seconds, usage.ru_utime + usage.ru_stime, counts
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--numapilot", default="target/release/numapilot", metavar="PROGRAM")
+    parser.add_argument("--against", metavar="PROGRAM", help="numapilot of another build")
     parser.add_argument("--machine", default="machine-a")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--programs", default=",".join(PROGRAMS), metavar="LIST")
     options = parser.parse_args()
 
-    results = {name: ([], []) for name in options.programs.split(",")}
+    other = options.against or "without model"
+    results = {name: ([], []) for name in dict.fromkeys(["true", *options.programs.split(",")])}
     for turn in range(options.rounds):
         for name, runs in results.items():
-            for model in (True, False) if turn % 2 == 0 else (False, True):
-                seconds, cpu, counts = run(options, PROGRAMS[name], model)
-                runs[0 if model else 1].append((seconds, cpu, counts))
-                print(f"{name}: {'model' if model else 'plain'} {seconds:.2f} s, {cpu:.2f} s of CPU, "
-                      f"load {os.getloadavg()[0]:.1f}", file=sys.stderr)
+            for which in (0, 1) if turn % 2 == 0 else (1, 0):
+                program = options.against if which and options.against else options.numapilot
+                model = which == 0 or options.against is not None
+                runs[which].append(run(program, options.machine, PROGRAMS[name], model))
+                print(f"{name}: {other if which else options.numapilot}: {runs[which][-1][0]:.2f} s, "
+                      f"{runs[which][-1][1]:.2f} s of CPU, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
 
-    print("| program | time, s | without model | ratio | CPU time, s | without | ratio "
-          "| DRAM accesses per s of CPU | counters apart | simulated time apart |")
-    print("|---" * 10 + "|")
-    for name, (modelled, plain) in results.items():
+    print(f"| program | time, s | {other} | CPU time, s | {other} | ratio without the boot "
+          "| DRAM accesses per s of CPU | counts |")
+    print("|---" * 8 + "|")
+    for name, (ours, others) in results.items():
         cells = [name]
         for what in (0, 1):
-            cells += [f"{statistics.median(run[what] for run in runs):.2f}" for runs in (modelled, plain)]
-            cells.append(f"{statistics.median(a[what] / b[what] for a, b in zip(modelled, plain)):.2f}")
-        counts = [run[2] for run in modelled]
-        rate = statistics.median(c["dram_accesses"] / cpu for _, cpu, c in modelled)
-        cells += [f"{rate / 1e6:.2f} M", differences(apart(counts, COUNTERS)),
-                  differences(apart(counts, {"seconds": "seconds"})).removesuffix(" (seconds)")]
+            cells += [f"{statistics.median(run[what] for run in runs):.2f}" for runs in (ours, others)]
+        boots = [[boot[1] for boot in runs] for runs in results["true"]]
+        if name == "true":
+            ratios = [a / b for a, b in zip(*boots)]
+        else:
+            ratios = [(a[1] - boots[0][i]) / (b[1] - boots[1][i]) for i, (a, b) in enumerate(zip(ours, others))]
+        cells.append(f"{statistics.median(ratios):.2f}" + (" (the boot)" if name == "true" else ""))
+        dram = [c["local_accesses"] + c["remote_accesses"] for _, _, c in ours]
+        rates = [d / (a[1] - boot) for d, a, boot in zip(dram, ours, boots[0])]
+        cells.append("" if name == "true" else f"{statistics.median(rates) / 1e6:.2f} M")
+        cells.append("the same" if all(run[2] == ours[0][2] for run in ours) else "differ")
         print(f"| {' | '.join(cells)} |")
 
 

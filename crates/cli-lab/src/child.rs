@@ -1,5 +1,6 @@
 //! Runs one of numapilot's programs as a child and reads its output.
 
+use std::ffi::OsString;
 use std::io::{self, Read};
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
@@ -18,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// child gets its own process group, which ends with this process.
 pub fn output(
     program: PathBuf,
-    words: Vec<String>,
+    words: impl IntoIterator<Item = impl Into<OsString>>,
     interrupted: &AtomicBool,
 ) -> anyhow::Result<(ExitStatus, Vec<u8>)> {
     let command =

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod child;
+mod jobs;
 mod programs;
 mod verbs;
 

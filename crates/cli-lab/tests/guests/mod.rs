@@ -26,8 +26,7 @@ pub fn on_small(command: &[&str]) -> Command {
 pub fn boots() -> bool {
     let missing = numapilot_lab::emulator::Emulator::find()
         .map(drop)
-        .and_then(|()| numapilot_lab::Kernel::find().map(drop))
-        .and_then(|()| numapilot_lab::image::mke2fs().map(drop));
+        .and_then(|()| numapilot_lab::Kernel::find().map(drop));
     match missing {
         Ok(()) => true,
         Err(why) => {

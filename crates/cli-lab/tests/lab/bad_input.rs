@@ -5,6 +5,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use numapilot_lab_init::{COMPLAINT, SUITABLE};
+
 use crate::guests::{NUMAPILOT, boots, err, lab};
 
 /// Expects a failure with this status and message, before anything boots.
@@ -67,6 +69,11 @@ fn arguments_that_mean_nothing_are_refused() {
         (&["run", "-m", "cxl", "--weights", "0=0", "--", "true"], "with a weight from 1 to 255"),
         (&["run", "-m", "cxl", "--user", "no-such-user", "--", "true"], "no-such-user"),
         (&["run", "-m", "cxl", "--json", "--no-model", "--", "true"], "--no-model"),
+        (&["run", "-m", "cxl", "--seed", "x", "--", "true"], "--seed"),
+        (&["run", "-m", "cxl", "--seeds", "1", "--", "true"], "--seeds"),
+        (&["run", "-m", "cxl", "--time-scale", "0", "--", "true"], "--time-scale"),
+        (&["run", "-m", "cxl", "--time-scale", "1e9", "--", "true"], "--time-scale"),
+        (&["run", "-m", "cxl", "--autonuma-scale", "0", "--", "true"], "--autonuma-scale"),
         (&["mark", "begin", "x"], "this machine is not emulated"),
         (&["shell", "-m", "cxl"], "needs a terminal"),
     ] {
@@ -85,6 +92,7 @@ fn arguments_that_mean_nothing_are_refused() {
     run(&["--include", "no-such", "--", "true"], 125, "--include no-such");
     run(&["--include", "/proc", "--", "true"], 125, "the guest has a /proc of its own");
     run(&["--weights", "2=3", "--", "true"], 125, "cxl has no node 2; its nodes are 0 to 1");
+    run(&["--disk", "18446744073709551615", "--", "true"], 125, "give a smaller --disk");
     run(&["--disk", "9999999G", "--", "true"], 125, "give a smaller --disk");
     run(&["--svg", "/no/such/x.svg", "--", "true"], 125, "/no/such/x.svg");
     let directory = tempfile::tempdir().unwrap();
@@ -129,10 +137,12 @@ fn missing_parts_are_named() {
     };
     expect(with_parts(cache.path(), path.path()), "no qemu-system-x86_64 on PATH");
     pretend(path.path(), "7.2.22", "");
-    expect(with_parts(cache.path(), path.path()), "is version 7.2.22; the lab needs 9.1 or newer");
+    expect(with_parts(cache.path(), path.path()), "is version 7.2.22; the lab needs 10.0 or newer");
     pretend(path.path(), "10.0.2", "plugin interface not enabled in this build");
     expect(with_parts(cache.path(), path.path()), "was built without plugins");
-    pretend(path.path(), "10.0.2", "could not load plugin /nonexistent.so");
+    pretend(path.path(), "10.0.2", &format!("{COMPLAINT}no clock; run numapilot lab setup"));
+    expect(with_parts(cache.path(), path.path()), "qemu-system-x86_64: no clock");
+    pretend(path.path(), "10.0.2", SUITABLE);
     expect(with_parts(cache.path(), path.path()), "no kernel for the guest in");
 }
 
@@ -159,8 +169,8 @@ fn a_full_disk_is_told_and_nothing_stays_on_it() {
         mount.output().is_ok_and(|output| output.status.success())
     };
     let unmount = || Command::new("umount").arg(directory.path()).status().unwrap();
-    // In one case a copy does not fit. In the other the copies fit, but the disk image made of them
-    // does not.
+    // In one case, a copy does not fit. In the other, the copies fit, but the initramfs made of
+    // them does not.
     let binary = fs::metadata(NUMAPILOT).unwrap().len();
     for size in [1 << 20, binary * 3 / 2] {
         if !mount(&size.to_string()) {

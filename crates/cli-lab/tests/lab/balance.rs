@@ -123,7 +123,17 @@ fn pages_come_to_their_users_and_targets_to_no_harm() {
     let file = directory.path().join("script");
     fs::write(&file, script(&program)).unwrap();
     let output = Command::new(NUMAPILOT)
-        .args(["lab", "run", "-m", "opteron-8385", "-o", "/dev/null", "--include"])
+        .args([
+            "lab",
+            "run",
+            "-m",
+            "opteron-8385",
+            "-o",
+            "/dev/null",
+            "--time-scale",
+            "100",
+            "--include",
+        ])
         .args([&program, "--include", "mount", "--", "sh", file.to_str().unwrap()])
         .stdin(Stdio::null())
         .output()

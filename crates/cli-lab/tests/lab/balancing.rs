@@ -38,7 +38,7 @@ fn pages_follow_their_thread_unless_they_are_told_to_stay() {
     let file = directory.path().join("script");
     fs::write(&file, script).unwrap();
     let output = Command::new(NUMAPILOT)
-        .args(["lab", "run", "-m", "machine-a", "--no-model", "--include"])
+        .args(["lab", "run", "-m", "machine-a", "--no-model", "--time-scale", "100", "--include"])
         .arg(program.to_string())
         .args(["--", "sh", file.to_str().unwrap()])
         .stdin(Stdio::null())

@@ -8,9 +8,9 @@ use numapilot_topology::{CpuId, CpuSet};
 
 use crate::guests::{NUMAPILOT, boots, compiled, err};
 
-/// Two computing threads, held by each actuator. `where` prints their allowed CPUs; `settle` prints
-/// them once they have changed and then stayed the same for two seconds, because a busy host takes
-/// time.
+/// Two computing threads, held by each actuator. `where` prints their allowed CPUs. `settle` waits
+/// until they have changed and then stayed the same for two seconds of the guest's clock, and
+/// prints them.
 const SCRIPT: &str = r#"
 allowed() { sed -n 's/^Cpus_allowed_list:\s*//p' /proc/$P/status; }
 where() { LAST=$(allowed); echo "$1 $LAST"; }
@@ -62,7 +62,16 @@ fn cores_are_given_taken_and_put_back_by_cgroup_v2() {
     let file = directory.path().join("script");
     fs::write(&file, SCRIPT.replace("PROGRAM", program.to_str().unwrap())).unwrap();
     let output = Command::new(NUMAPILOT)
-        .args(["lab", "run", "-m", "opteron-8387", "--no-model", "--include"])
+        .args([
+            "lab",
+            "run",
+            "-m",
+            "opteron-8387",
+            "--no-model",
+            "--time-scale",
+            "100",
+            "--include",
+        ])
         .arg(&program)
         .args(["--include", "sed", "--include", "grep", "--include", "mkfifo"])
         .args(["--", "sh", file.to_str().unwrap()])

@@ -7,6 +7,7 @@
 mod bad_input;
 mod balance;
 mod balancing;
+mod clock;
 mod cores;
 mod course;
 mod cpusets;
@@ -20,4 +21,3 @@ mod samples;
 mod shell;
 #[path = "../../../cli/tests/terminal/mod.rs"]
 mod terminal;
-mod wakes;

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::kinds::{Scalar, Vector};
+use crate::kinds::{Mode, Scalar, Vector};
 use crate::latency::LatencyBuckets;
 use crate::shape::Shape;
 
-/// The counters of one CPU. Only that CPU adds to them; anyone may read them.
+/// The counters of one CPU in one mode. Only that CPU adds to them; anyone may read them.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuCounters<'a> {
     words: &'a [AtomicU64],
@@ -14,8 +14,13 @@ pub struct CpuCounters<'a> {
 }
 
 impl<'a> CpuCounters<'a> {
-    pub(crate) fn new(memory: &'a [AtomicU64], shape: Shape, cpu: usize) -> Option<Self> {
-        let words = memory.get(shape.counters(cpu)..shape.counters(cpu + 1))?;
+    pub(crate) fn new(
+        memory: &'a [AtomicU64],
+        shape: Shape,
+        cpu: usize,
+        mode: Mode,
+    ) -> Option<Self> {
+        let words = memory.get(shape.counters(cpu, mode)..)?.get(..shape.counter_words())?;
         (cpu < shape.cpus).then_some(Self { words, shape })
     }
 

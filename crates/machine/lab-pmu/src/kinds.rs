@@ -1,20 +1,33 @@
 //! The kinds of counters.
 
-/// A counter that each CPU has once. All count user mode unless documented otherwise.
+/// The mode in which a CPU executes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Mode {
+    /// User mode: a program.
+    User,
+    /// The guest's kernel.
+    Kernel,
+}
+
+impl Mode {
+    /// All modes, in the order of their counters in memory.
+    pub const ALL: [Self; 2] = [Self::User, Self::Kernel];
+}
+
+/// A counter that each CPU has for each [`Mode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Scalar {
     /// Instructions.
     Instructions,
-    /// Instructions of the guest's kernel, which take no simulated time.
-    KernelInstructions,
-    /// The CPU's simulated clock, in picoseconds.
+    /// The CPU's simulated clock, in picoseconds. It is among the counters of user mode only.
     ClockPs,
-    /// Simulated time in which it ran something, in picoseconds.
+    /// Simulated time in which the CPU was busy in this mode, in picoseconds.
     BusyPs,
-    /// Loads.
+    /// Memory reads.
     Reads,
-    /// Stores.
+    /// Memory writes.
     Writes,
     /// Accesses that missed the first level of cache.
     FirstMisses,
@@ -36,9 +49,8 @@ pub enum Scalar {
 
 impl Scalar {
     /// In the order of the words.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 13] = [
         Self::Instructions,
-        Self::KernelInstructions,
         Self::ClockPs,
         Self::BusyPs,
         Self::Reads,
@@ -54,7 +66,7 @@ impl Scalar {
     ];
 }
 
-/// Counters that each CPU has once per node, or per direction of each link.
+/// Counters that each CPU has for each [`Mode`] once per node, or per direction of each link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Vector {

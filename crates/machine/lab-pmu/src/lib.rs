@@ -1,10 +1,10 @@
-//! The lab's PMU: counters and sampled accesses of an emulated machine, in memory that the
-//! emulator and the guest share.
+//! The lab's PMU: counters and sampled accesses of an emulated machine, in memory that the emulator
+//! and the guest share. User mode and the kernel are counted apart ([`Mode`]).
 //!
 //! ```text
 //!  QEMU plugin --counts, samples--> file <--ivshmem BAR 2-- guest: observe
 //!
-//!  header | node of each CPU | controllers | links | one block of counters per CPU | one ring per CPU
+//!  header | node of each CPU | controllers | links | counters per mode and CPU | one ring per CPU
 //! ```
 //!
 //! Every value is a 64-bit word that is read and written whole, so neither side can see half a
@@ -23,9 +23,9 @@ mod shape;
 mod snapshot;
 
 pub use counters::CpuCounters;
-pub use kinds::{Scalar, Vector};
+pub use kinds::{Mode, Scalar, Vector};
 pub use latency::LatencyBuckets;
-pub use mark::{Mark, MarkKind, NAME_BYTES};
+pub use mark::{CALL, Mark, MarkKind, NAME_BYTES, is_call};
 pub use pmu::{Link, Pmu, PmuError};
 pub use ring::{Level, Reader, Record, Ring};
 pub use samplers::Samplers;

@@ -6,15 +6,21 @@
 //!
 //! ```text
 //!  imm32:  'N' 'P' | kind | slot        0x4e50_kkss
-//!           1 begin, 2 end -+      +- 0 the whole program, 1 named by the PMU's mailbox,
-//!                                     2-254 regions of a program's own,
+//!           1 begin, 2 end -+      +- 0 the whole program, 1 named in the PMU's header,
+//!                                     2-253 regions of a program's own,
+//!                                     254 the program that `numapilot run` starts,
 //!                                     255 the timed part of a built-in workload
 //! ```
+//!
+//! The same NOP with the displacement [`CALL`] is not a mark: by it, process 1 of the guest calls
+//! the host.
 
 /// Bytes of a region's name.
 pub const NAME_BYTES: usize = 64;
 
 const SIGNATURE: u32 = 0x4e50_0000;
+/// The displacement of the NOP by which the guest's process 1 calls the host.
+pub const CALL: u32 = 0x4e43_0000;
 const OPCODE: [u8; 3] = [0x0f, 0x1f, 0x80];
 
 /// Begin or end.
@@ -38,8 +44,10 @@ pub struct Mark {
 impl Mark {
     /// The slot of the whole program.
     pub const WHOLE: u8 = 0;
-    /// The slot of a region whose name is in the mailbox.
+    /// The slot of a region whose name is in the PMU ([`crate::Pmu::set_mark_name`]).
     pub const NAMED: u8 = 1;
+    /// The slot of the program that `numapilot run` starts, without numapilot's own start.
+    pub const PROGRAM: u8 = 254;
     /// The slot of the timed part of a built-in workload: all its phases but the load.
     pub const WORK: u8 = u8::MAX;
 
@@ -68,9 +76,20 @@ impl Mark {
     /// The mark in these bytes of an instruction, if it is one.
     #[must_use]
     pub fn decode(instruction: &[u8]) -> Option<Self> {
-        let displacement = instruction.strip_prefix(&OPCODE)?.first_chunk()?;
-        Self::from_displacement(u32::from_le_bytes(*displacement))
+        Self::from_displacement(displacement(instruction)?)
     }
+}
+
+/// Whether these bytes of an instruction are a call of the host ([`CALL`]).
+#[must_use]
+pub fn is_call(instruction: &[u8]) -> bool {
+    displacement(instruction) == Some(CALL)
+}
+
+/// The displacement of an instruction, if it is the long NOP.
+fn displacement(instruction: &[u8]) -> Option<u32> {
+    let displacement = instruction.strip_prefix(&OPCODE)?.first_chunk()?;
+    Some(u32::from_le_bytes(*displacement))
 }
 
 #[cfg(test)]
@@ -99,5 +118,13 @@ mod tests {
     fn the_nops_of_compilers_are_no_marks() {
         assert_eq!(Mark::decode(&[0x0f, 0x1f, 0x80, 0, 0, 0, 0]), None);
         assert_eq!(Mark::decode(&[0x0f, 0x1f, 0x40, 0]), None);
+        assert!(!is_call(&[0x0f, 0x1f, 0x80, 0, 0, 0, 0]));
+    }
+
+    #[test]
+    fn a_call_is_no_mark() {
+        let code = [&OPCODE[..], &CALL.to_le_bytes()].concat();
+        assert!(is_call(&code));
+        assert_eq!(Mark::decode(&code), None);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
 
 use crate::counters::CpuCounters;
+use crate::kinds::Mode;
 use crate::mark::NAME_BYTES;
 use crate::ring::Ring;
 use crate::samplers::{self, Samplers};
@@ -12,7 +13,7 @@ use crate::shape::Shape;
 
 /// `NPLABPMU`, first byte lowest.
 const MAGIC: u64 = u64::from_le_bytes(*b"NPLABPMU");
-const VERSION: u64 = 3;
+const VERSION: u64 = 4;
 
 mod word {
     pub const MAGIC: usize = 0;
@@ -150,13 +151,13 @@ impl<M: AsRef<[AtomicU64]>> Pmu<M> {
         self.shape
     }
 
-    /// Simulated time since the machine was started.
+    /// Simulated time since the machine was started, in nanoseconds.
     #[must_use]
     pub fn time_ns(&self) -> u64 {
         self.load(word::TIME_NS)
     }
 
-    /// Moves simulated time forward; it never goes back.
+    /// Moves simulated time forward to this; an earlier time has no effect.
     pub fn advance_time(&self, time_ns: u64) {
         self.words()[word::TIME_NS].fetch_max(time_ns, Ordering::Relaxed);
     }
@@ -176,7 +177,7 @@ impl<M: AsRef<[AtomicU64]>> Pmu<M> {
         Samplers::new(&self.words()[table], &self.words()[word::SAMPLE_PERIOD])
     }
 
-    /// Length of a CPU cycle.
+    /// Length of a CPU cycle, in picoseconds.
     #[must_use]
     pub fn ps_per_cycle(&self) -> f64 {
         f64::from_bits(self.load(word::PS_PER_CYCLE))
@@ -207,10 +208,11 @@ impl<M: AsRef<[AtomicU64]>> Pmu<M> {
         })
     }
 
-    /// A CPU's counters.
+    /// A CPU's counters in a mode.
     #[must_use]
-    pub fn counters(&self, cpu: usize) -> Option<CpuCounters<'_>> {
-        CpuCounters::new(self.words(), self.shape, cpu)
+    #[inline]
+    pub fn counters(&self, cpu: usize, mode: Mode) -> Option<CpuCounters<'_>> {
+        CpuCounters::new(self.words(), self.shape, cpu, mode)
     }
 
     /// A CPU's samples.
@@ -284,8 +286,9 @@ mod tests {
     fn every_counter_has_a_word_of_its_own() {
         let pmu = created();
         let mut value = 0;
-        for cpu in 0..4 {
-            let counters = pmu.counters(cpu).unwrap();
+        let blocks = || Mode::ALL.into_iter().flat_map(|mode| (0..4).map(move |cpu| (cpu, mode)));
+        for (cpu, mode) in blocks() {
+            let counters = pmu.counters(cpu, mode).unwrap();
             for scalar in Scalar::ALL {
                 counters.add(scalar, value);
                 value += 1;
@@ -299,8 +302,8 @@ mod tests {
             counters.add_latency(100.0);
         }
         let mut expected = 0;
-        for cpu in 0..4 {
-            let counters = pmu.counters(cpu).unwrap();
+        for (cpu, mode) in blocks() {
+            let counters = pmu.counters(cpu, mode).unwrap();
             for scalar in Scalar::ALL {
                 assert_eq!(counters.get(scalar), expected, "{cpu} {scalar:?}");
                 expected += 1;
@@ -311,7 +314,7 @@ mod tests {
             }
             assert_eq!(counters.latencies().0.iter().sum::<u64>(), 1);
         }
-        assert!(pmu.counters(4).is_none());
+        assert!(Mode::ALL.iter().all(|mode| pmu.counters(4, *mode).is_none()));
         assert!(pmu.ring(3).is_some() && pmu.ring(4).is_none());
     }
 

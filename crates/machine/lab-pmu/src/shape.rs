@@ -1,6 +1,6 @@
 //! The position of every word, from the numbers of CPUs, nodes and links alone.
 
-use crate::kinds::{Scalar, Vector};
+use crate::kinds::{Mode, Scalar, Vector};
 use crate::latency::LatencyBuckets;
 use crate::ring;
 
@@ -8,7 +8,7 @@ use crate::ring;
 pub(crate) const HEADER_WORDS: usize = 64;
 /// Words of a link: its two ends and its bandwidth.
 pub(crate) const LINK_WORDS: usize = 4;
-/// Aligned to this, blocks written by different CPUs do not share a cache line.
+/// Words of a host cache line, to which the counters of each CPU and mode are aligned.
 const LINE_WORDS: usize = 8;
 /// Samples that a CPU's ring holds: four times those of a tenth of a second at 10,000 samples per
 /// second and CPU.
@@ -61,12 +61,13 @@ impl Shape {
         self.controller(self.nodes) + link * LINK_WORDS
     }
 
-    pub(crate) fn counters(&self, cpu: usize) -> usize {
-        self.link(self.links).next_multiple_of(LINE_WORDS) + cpu * self.counter_words()
+    pub(crate) fn counters(&self, cpu: usize, mode: Mode) -> usize {
+        let block = mode as usize * self.cpus + cpu;
+        self.link(self.links).next_multiple_of(LINE_WORDS) + block * self.counter_words()
     }
 
-    /// Words of one CPU's counters.
-    fn counter_words(&self) -> usize {
+    /// Words of one CPU's counters in one mode.
+    pub(crate) fn counter_words(&self) -> usize {
         (self.latency() + LatencyBuckets::COUNT).next_multiple_of(LINE_WORDS)
     }
 
@@ -90,7 +91,7 @@ impl Shape {
     }
 
     pub(crate) fn ring(&self, cpu: usize) -> usize {
-        self.counters(self.cpus) + cpu * ring::words(RING_SLOTS)
+        self.counters(self.cpus, Mode::Kernel) + cpu * ring::words(RING_SLOTS)
     }
 
     pub(crate) fn ring_slots() -> usize {
@@ -120,15 +121,16 @@ mod tests {
                 shape.node_of_cpu(0),
                 shape.controller(0),
                 shape.link(0),
-                shape.counters(0),
-                shape.counters(cpus - 1),
+                shape.counters(0, Mode::User),
+                shape.counters(cpus - 1, Mode::User),
+                shape.counters(0, Mode::Kernel),
                 shape.ring(0),
                 shape.words(),
             ];
             prop_assert!(starts.windows(2).all(|w| w[0] <= w[1]));
             prop_assert!(shape.file_bytes().is_power_of_two());
             prop_assert!(shape.file_bytes() >= shape.words() as u64 * 8);
-            prop_assert_eq!(shape.counters(0) % 8, 0);
+            prop_assert_eq!(shape.counters(0, Mode::Kernel) % 8, 0);
             prop_assert_eq!(shape.ring(0) % 8, 0);
         }
     }

@@ -5,20 +5,23 @@
 
 use std::sync::atomic::AtomicU64;
 
-use crate::kinds::{Scalar, Vector};
+use crate::kinds::{Mode, Scalar, Vector};
 use crate::latency::LatencyBuckets;
 use crate::pmu::{Link, Pmu};
 
 /// Bytes that an access transfers.
 const LINE_BYTES: f64 = 64.0;
 
-/// The counters of all CPUs, at one moment or between two.
+/// The counters of all CPUs, in both modes or in one ([`Snapshot::in_mode`]), at one moment or over
+/// the time between two.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
+    /// The node of each entry of `cpus`.
     node_of_cpu: Vec<usize>,
     controllers_bytes_per_second: Vec<u64>,
     links: Vec<Link>,
     ps_per_cycle: f64,
+    /// The counters of each CPU in user mode, then of each CPU in the kernel.
     cpus: Vec<CpuValues>,
 }
 
@@ -34,8 +37,8 @@ impl Snapshot {
     #[must_use]
     pub fn take<M: AsRef<[AtomicU64]>>(pmu: &Pmu<M>) -> Self {
         let shape = pmu.shape();
-        let values = |cpu: usize| {
-            let counters = pmu.counters(cpu)?;
+        let values = |cpu: usize, mode: Mode| {
+            let counters = pmu.counters(cpu, mode)?;
             Some(CpuValues {
                 scalars: Scalar::ALL.iter().map(|s| counters.get(*s)).collect(),
                 vectors: Vector::ALL.iter().map(|v| counters.vector(*v)).collect(),
@@ -44,13 +47,30 @@ impl Snapshot {
         };
         let node = |cpu: usize| pmu.node_of_cpu(cpu).map_or(0, |n| n as usize).min(shape.nodes - 1);
         Self {
-            node_of_cpu: (0..shape.cpus).map(node).collect(),
+            node_of_cpu: Mode::ALL.iter().flat_map(|_| (0..shape.cpus).map(node)).collect(),
             controllers_bytes_per_second: (0..shape.nodes)
                 .filter_map(|n| pmu.controller_bytes_per_second(n))
                 .collect(),
             links: (0..shape.links).filter_map(|l| pmu.link(l)).collect(),
             ps_per_cycle: pmu.ps_per_cycle(),
-            cpus: (0..shape.cpus).filter_map(values).collect(),
+            cpus: Mode::ALL
+                .into_iter()
+                .flat_map(|mode| (0..shape.cpus).filter_map(move |cpu| values(cpu, mode)))
+                .collect(),
+        }
+    }
+
+    /// The counts of one mode. The snapshot must have both modes.
+    #[must_use]
+    pub fn in_mode(&self, mode: Mode) -> Self {
+        let cpus = self.cpus.len() / Mode::ALL.len();
+        let part = mode as usize * cpus..(mode as usize + 1) * cpus;
+        Self {
+            node_of_cpu: self.node_of_cpu.get(part.clone()).unwrap_or_default().to_vec(),
+            cpus: self.cpus.get(part).unwrap_or_default().to_vec(),
+            controllers_bytes_per_second: self.controllers_bytes_per_second.clone(),
+            links: self.links.clone(),
+            ps_per_cycle: self.ps_per_cycle,
         }
     }
 
@@ -116,13 +136,13 @@ impl Snapshot {
         &self.links
     }
 
-    /// Simulated time in which the CPUs ran something, summed over all CPUs.
+    /// Simulated seconds in which the CPUs were busy, summed over all CPUs.
     #[must_use]
     pub fn cpu_seconds(&self) -> f64 {
         self.sum(Scalar::BusyPs) as f64 * 1e-12
     }
 
-    /// Cycles in which the CPUs ran something.
+    /// Cycles in which the CPUs were busy.
     #[must_use]
     pub fn cycles(&self) -> f64 {
         self.sum(Scalar::BusyPs) as f64 / self.ps_per_cycle
@@ -262,7 +282,7 @@ mod tests {
         assert_eq!(before.controller_imbalance(), None);
         assert_eq!(before.mean_latency_ns(), None);
         for cpu in 0..4 {
-            let counters = pmu.counters(cpu).unwrap();
+            let counters = pmu.counters(cpu, Mode::User).unwrap();
             counters.add_at(Vector::DramReads, 0, 20);
             counters.add_at(Vector::DramWrites, 0, 10);
             counters.add_at(Vector::LinkLines, 1, 4);
@@ -281,6 +301,11 @@ mod tests {
         assert!(close(Some(seen.cpu_seconds()), 8.0));
         assert!(close(Some(seen.cycles()), 16e9));
         assert!(seen.latency_quantile_ns(0.99).is_some_and(|ns| (ns / 150.0 - 1.0).abs() < 0.045));
+        pmu.counters(3, Mode::Kernel).unwrap().add_at(Vector::DramReads, 1, 7);
+        let both = Snapshot::take(&pmu).since(&before);
+        assert_eq!(both.local_remote(), (67, 60));
+        assert_eq!(both.in_mode(Mode::Kernel).dram_accesses(), [[0, 0], [0, 7]]);
+        assert_eq!(both.in_mode(Mode::User).dram_accesses(), seen.dram_accesses());
         let mut twice = seen.clone();
         twice.merge(&seen);
         assert_eq!(twice.local_remote(), (120, 120));

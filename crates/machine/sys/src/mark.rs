@@ -43,6 +43,11 @@ mark! {
 }
 
 mark! {
+    /// Begins the program that `numapilot run` starts.
+    begin_program, Begin, PROGRAM
+}
+
+mark! {
     /// Begins the timed phase of a built-in workload.
     begin_work, Begin, WORK
 }
@@ -51,12 +56,30 @@ mark! {
     end_work, End, WORK
 }
 
+/// Calls the lab's host, which serves the call in the mailbox that process 1 of the guest shares
+/// with it (`numapilot_lab_init::mailbox`).
+pub fn call_host() {
+    // SAFETY: a NOP. Without `nomem`, the compiler assumes that it reads and writes memory, as the
+    // host does.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::asm!(
+            ".byte 0x0f, 0x1f, 0x80",
+            ".long {call}",
+            call = const numapilot_lab_pmu::CALL,
+            options(preserves_flags, nostack),
+        );
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
     fn marks_do_nothing_here() {
+        super::call_host();
         super::begin_whole();
         super::begin_named();
+        super::begin_program();
         super::begin_work();
         super::end_work();
         super::end_named();

@@ -4,17 +4,19 @@
 //!  host (numapilot lab run)                           guest (this crate's binary)
 //!    Task ------------- a file of the image ----------------> what to run
 //!    Order ----\                                       /----> signals, window size
-//!    Report <---+-- virtio port "control", lines -----+------ started, failed, exited
-//!    frames <------ ports "stdout" and "stderr" ------------- the program's output
-//!    frames ------- port "stdin" ---------------------------> the program's input
+//!    Report <---+-- mailbox, lines -------------------+------ started, failed, exited
+//!    bytes <-------- mailbox --------------------------------- the program's output
+//!    bytes --------- mailbox --------------------------------> the program's input
+//!    doorbell ------ second serial port ---------------------> an order or input has arrived
 //!    bytes <------- virtual console hvc0 -------------------> a shell's terminal
 //! ```
 //!
-//! Every stream has a port of its own, so one without a reader does not block the others. Streams
-//! are split into frames, so their end differs from silence.
+//! Calls through the mailbox take no time in the guest, however long the host needs. Only the
+//! doorbell and a shell's terminal interrupt the guest at moments that depend on the host.
 #![forbid(unsafe_code)]
 
-pub mod frame;
+pub mod mailbox;
+
 mod message;
 mod task;
 
@@ -27,13 +29,9 @@ pub const DIRECTORY: &str = "/.numapilot";
 pub const TASK_FILE: &str = "task";
 /// File name of process 1, inside [`DIRECTORY`] and on the host.
 pub const PROGRAM: &str = "numapilot-lab-init";
-/// Names of the virtio ports, in QEMU's order.
-pub const PORTS: [&str; 4] = [CONTROL, STDIN, STDOUT, STDERR];
-/// Orders and reports, one per line.
-pub const CONTROL: &str = "control";
-/// The program's standard input.
-pub const STDIN: &str = "stdin";
-/// The program's standard output.
-pub const STDOUT: &str = "stdout";
-/// The program's standard error.
-pub const STDERR: &str = "stderr";
+/// The guest's serial port that is the doorbell: each byte says that orders or input have arrived.
+pub const DOORBELL: &str = "/dev/ttyS1";
+/// The plugin's message in a QEMU in which it can run.
+pub const SUITABLE: &str = "numapilot: this QEMU suits the lab";
+/// The start of the plugin's error messages.
+pub const COMPLAINT: &str = "numapilot: ";

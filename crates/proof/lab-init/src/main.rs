@@ -1,8 +1,8 @@
 //! Process 1 of an emulated machine: sets the guest up, runs one program, and reports how it ended.
 //!
-//! It is an ordinary dynamic program, because the image has the C library for the other programs
-//! anyway. It needs no kernel module: the lab's kernels have the drivers for the disk (NVMe), the
-//! file system (ext4) and the ports (virtio-console) built in.
+//! It is an ordinary dynamic program, because the image has the C library for other programs
+//! anyway. It needs no kernel module: the kernel unpacks the image into memory, and process 1 calls
+//! the host through memory that both share.
 #![forbid(unsafe_code)]
 
 mod guest;
@@ -35,6 +35,6 @@ fn run() -> Result<Infallible, Trouble> {
             Report::Failed(Failure { errno, what: trouble.to_string() })
         }
     };
-    ports.control.report(&end)?;
-    ports.control.wait_for_end()
+    ports.report(&end)?;
+    ports.wait_for_end()
 }

@@ -10,21 +10,18 @@ use crate::WindowSize;
 pub enum Order {
     /// Send this signal to the program.
     Signal(i32),
-    /// The reader of the program's standard output or standard error is gone.
-    Close {
-        /// Whether this is standard error.
-        stderr: bool,
-    },
-    /// The terminal has a new size.
+    /// Set the size of the terminal.
     Size(WindowSize),
 }
 
 /// A message from the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// The program runs.
+    /// The program has started.
     Started,
-    /// A signal for the program has arrived in the guest.
+    /// No more input is available: the guest waits for the doorbell.
+    Starved,
+    /// An order to send a signal has arrived in the guest.
     Heard,
     /// The program could not be started.
     Failed(Failure),
@@ -45,7 +42,6 @@ impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Signal(number) => write!(f, "signal {number}"),
-            Self::Close { stderr } => write!(f, "close {}", if *stderr { 2 } else { 1 }),
             Self::Size(size) => write!(f, "size {} {}", size.rows, size.columns),
         }
     }
@@ -61,11 +57,6 @@ impl FromStr for Order {
         let mut number = || words.next().and_then(|w| w.parse::<u16>().ok()).ok_or_else(unknown);
         match word {
             "signal" => Ok(Self::Signal(number()?.into())),
-            "close" => match number()? {
-                1 => Ok(Self::Close { stderr: false }),
-                2 => Ok(Self::Close { stderr: true }),
-                _ => Err(unknown()),
-            },
             "size" => Ok(Self::Size(WindowSize { rows: number()?, columns: number()? })),
             _ => Err(unknown()),
         }
@@ -76,6 +67,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Started => write!(f, "started"),
+            Self::Starved => write!(f, "starved"),
             Self::Heard => write!(f, "heard"),
             Self::Failed(Failure { errno, what }) => {
                 write!(f, "failed {errno} {}", what.escape_debug())
@@ -93,6 +85,7 @@ impl FromStr for Report {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
             "started" => Ok(Self::Started),
+            "starved" => Ok(Self::Starved),
             "heard" => Ok(Self::Heard),
             "failed" => {
                 let (errno, what) = rest.split_once(' ').ok_or_else(unknown)?;
@@ -115,20 +108,19 @@ mod tests {
     #[test]
     fn what_is_said_is_understood() {
         let size = WindowSize { rows: 24, columns: 80 };
-        for order in [Order::Signal(15), Order::Close { stderr: true }, Order::Size(size)] {
+        for order in [Order::Signal(15), Order::Size(size)] {
             assert_eq!(order.to_string().parse(), Ok(order));
         }
         let failure = Failure { errno: 2, what: "no such program".to_owned() };
-        for report in [Report::Started, Report::Heard, Report::Failed(failure), Report::Exited(143)]
-        {
+        for report in [
+            Report::Started,
+            Report::Starved,
+            Report::Heard,
+            Report::Failed(failure),
+            Report::Exited(143),
+        ] {
             assert_eq!(report.to_string().parse(), Ok(report));
         }
-    }
-
-    #[test]
-    fn only_the_two_outputs_are_closed() {
-        assert_eq!("close 2".parse(), Ok(Order::Close { stderr: true }));
-        assert!("close 0".parse::<Order>().is_err() && "close 3".parse::<Order>().is_err());
     }
 
     #[test]

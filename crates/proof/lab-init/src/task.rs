@@ -26,7 +26,9 @@ pub struct Task {
     pub user: Option<User>,
     /// Kernel settings.
     pub settings: Vec<Setting>,
-    /// The size of its terminal; without one it gets pipes.
+    /// Delay before the program's start, in nanoseconds of the guest's clock.
+    pub delay_ns: u64,
+    /// The size of the program's terminal; a program without a terminal gets pipes.
     pub terminal: Option<WindowSize>,
 }
 
@@ -44,7 +46,7 @@ pub struct User {
 pub struct Setting {
     /// The file.
     pub path: PathBuf,
-    /// What is written to it.
+    /// The text to write.
     pub value: String,
 }
 
@@ -87,6 +89,7 @@ impl Task {
             out.string(setting.path.as_os_str());
             out.string(OsStr::new(&setting.value));
         }
+        out.number(self.delay_ns);
         out.number(self.terminal.iter().len());
         if let Some(size) = self.terminal {
             out.number(size.rows);
@@ -115,6 +118,7 @@ impl Task {
                 let value = input.string()?.into_string();
                 Ok(Setting { path, value: value.map_err(|_| TaskError("a value is not text"))? })
             })?,
+            delay_ns: input.number()?,
             terminal: input
                 .list(|input| Ok(WindowSize { rows: input.number()?, columns: input.number()? }))?
                 .pop(),
@@ -174,8 +178,18 @@ mod tests {
         let pairs = proptest::collection::vec((bytes(), bytes()), 0..5);
         let settings = proptest::collection::vec((bytes(), "[^\0]{0,9}"), 0..4);
         let pair = || proptest::option::of(any::<(u16, u16)>());
-        (bytes(), bytes(), list(), pairs, bytes(), pair(), settings, pair()).prop_map(
-            |(hostname, program, arguments, environment, directory, user, settings, terminal)| {
+        (bytes(), bytes(), list(), pairs, bytes(), pair(), settings, pair(), any::<u64>()).prop_map(
+            |(
+                hostname,
+                program,
+                arguments,
+                environment,
+                directory,
+                user,
+                settings,
+                terminal,
+                delay_ns,
+            )| {
                 Task {
                     hostname,
                     program: program.into(),
@@ -187,6 +201,7 @@ mod tests {
                         .into_iter()
                         .map(|(path, value)| Setting { path: path.into(), value })
                         .collect(),
+                    delay_ns,
                     terminal: terminal.map(|(rows, columns)| WindowSize { rows, columns }),
                 }
             },

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The model does not depend on QEMU: [`Simulation::access`] takes a CPU, a virtual and a physical
-//! address, and a test can call it as well as an emulator.
+//! address, and a test can call it as well as an emulator. Programs and the guest's kernel go
+//! through the same caches and are counted apart.
 #![forbid(unsafe_code)]
 
 mod error;
@@ -23,5 +24,7 @@ pub use error::ModelError;
 pub use layout::{CpuPlace, Layout, MemoryRange};
 pub use model::{Cache, Link, Model, Tlb};
 pub use regions::Regions;
-pub use report::{LinkTraffic, NodeTraffic, Region, Report};
-pub use simulation::{Core, Executed, PREFETCH_FACTOR, Probe, QUANTUM_PS, Simulation, Way};
+pub use report::{Counts, LinkTraffic, NodeTraffic, Region, Report};
+pub use simulation::{
+    Accesses, Core, Executed, PREFETCH_FACTOR, Probe, QUANTUM_PS, Simulation, Way,
+};

@@ -23,7 +23,7 @@ use crate::{Layout, MemoryRange, ModelError};
 pub struct Model {
     /// The description's title.
     pub title: String,
-    /// Length of a cycle.
+    /// Length of a cycle, in picoseconds.
     pub ps_per_cycle: f64,
     /// Cycles per instruction when every access hits the first-level cache.
     pub base_cpi: f64,
@@ -69,7 +69,10 @@ pub struct Tlb {
     pub entries_4k: u32,
     /// Entries for 2 MiB pages, in the largest level.
     pub entries_2m: u32,
-    /// Cost of a page walk.
+    /// Entries for the kernel's own 2 MiB pages. They are not scaled, because the kernel's working
+    /// set does not shrink with the data set.
+    pub entries_kernel: u32,
+    /// Cost of a page walk, in cycles.
     pub walk_cycles: f64,
 }
 
@@ -95,7 +98,13 @@ const MAX_ADDRESS: u64 = directory::LINES * LINE_BYTES;
 const MAX_LEVELS: usize = 3;
 
 impl Model {
-    /// Makes the model of a described machine with this layout.
+    /// Frequency of the time stamp counter in kHz; it equals the CPU's frequency.
+    #[must_use]
+    pub fn tsc_khz(&self) -> u64 {
+        (1e9 / self.ps_per_cycle).round() as u64
+    }
+
+    /// The model of a described machine as it was laid out for the emulator.
     ///
     /// # Errors
     /// [`ModelError`]: a figure is missing, a node cannot be reached, the layout does not fit, or
@@ -138,12 +147,12 @@ impl Model {
             ranges,
             caches: caches(&description.caches, layout, cache_scale)?,
             tlb: description.tlb.as_ref().map(|tlb| {
-                let largest = |levels: &[u32]| {
-                    (levels.iter().copied().max().unwrap_or(1) / cache_scale).max(1)
-                };
+                let largest = |levels: &[u32]| levels.iter().copied().max().unwrap_or(1).max(1);
+                let scaled = |levels: &[u32]| (largest(levels) / cache_scale).max(1);
                 Tlb {
-                    entries_4k: largest(&tlb.entries_4k),
-                    entries_2m: largest(&tlb.entries_2m),
+                    entries_4k: scaled(&tlb.entries_4k),
+                    entries_2m: scaled(&tlb.entries_2m),
+                    entries_kernel: largest(&tlb.entries_2m),
                     walk_cycles: tlb.walk_cycles,
                 }
             }),

@@ -1,10 +1,11 @@
-//! Regions of interest: turns marks into a report.
+//! Regions of interest: turns the marks that a program executes into a report of the counts between
+//! them.
 
-use numapilot_lab_pmu::{Mark, MarkKind, Scalar, Snapshot, Vector};
+use numapilot_lab_pmu::{Mark, MarkKind, Mode, Scalar, Snapshot, Vector};
 
-use crate::{LinkTraffic, NodeTraffic, Region, Report};
+use crate::{Counts, LinkTraffic, NodeTraffic, Region, Report};
 
-/// The regions so far.
+/// The regions that have begun so far.
 #[derive(Debug)]
 pub struct Regions {
     machine: String,
@@ -15,6 +16,7 @@ pub struct Regions {
 struct State {
     name: String,
     times: u64,
+    /// Simulated time of completed periods.
     seconds: f64,
     /// The counts of completed periods.
     counted: Option<Snapshot>,
@@ -22,11 +24,13 @@ struct State {
     begun: Option<(u64, Snapshot)>,
 }
 
-/// The name of a mark that the program makes without one.
+/// The name of the region that a mark begins or ends. `mailbox` is the name that was written to
+/// the PMU ([`Pmu::mark_name`](numapilot_lab_pmu::Pmu::mark_name)).
 fn name_of(mark: Mark, mailbox: &str) -> String {
     match mark.slot {
         Mark::WHOLE => "all".to_owned(),
         Mark::WORK => "work".to_owned(),
+        Mark::PROGRAM => "program".to_owned(),
         Mark::NAMED if !mailbox.is_empty() => mailbox.to_owned(),
         slot => format!("region-{slot}"),
     }
@@ -39,9 +43,9 @@ impl Regions {
         Self { machine: machine.to_owned(), regions: Vec::new() }
     }
 
-    /// Processes a mark that a CPU has executed at this time of its clock. `mailbox` is the name in
-    /// the PMU. Returns whether a region has ended. A second begin of an open region, and an end of
-    /// a closed one, have no effect.
+    /// Processes a mark that a CPU has executed at the time `now_ps` of its clock, with the
+    /// counters as of then. `mailbox` is the region's name in the PMU. Returns whether a region has
+    /// ended. A begin of an open region and an end of a closed one have no effect.
     pub fn mark(&mut self, mark: Mark, mailbox: &str, now_ps: u64, counters: Snapshot) -> bool {
         let name = name_of(mark, mailbox);
         let position = self.regions.iter().position(|r| r.name == name);
@@ -110,18 +114,36 @@ impl State {
 impl Region {
     /// The figures for counters and simulated time; the name is empty.
     fn of(counted: &Snapshot, seconds: f64) -> Self {
+        let all = Counts::of(counted);
+        let by = |above: f64, below: f64| (below > 0.0).then(|| above / below);
+        let links = links(counted, seconds);
+        let moved: u64 = links.iter().map(|link| link.bytes + link.bytes_back).sum();
+        Self {
+            seconds,
+            user: Counts::of(&counted.in_mode(Mode::User)),
+            kernel: Counts::of(&counted.in_mode(Mode::Kernel)),
+            maptu: by((all.local_accesses + all.remote_accesses) as f64, seconds * 1e6),
+            all,
+            controller_imbalance: counted.controller_imbalance(),
+            link_bytes_per_second: by(moved as f64, seconds),
+            link_usage: counted.mean_link_usage(seconds),
+            link_imbalance: counted.link_imbalance(),
+            nodes: nodes(counted, seconds),
+            links,
+            ..Self::default()
+        }
+    }
+}
+
+impl Counts {
+    fn of(counted: &Snapshot) -> Self {
         let sum = |scalar| counted.sum(scalar);
         let by = |above: f64, below: f64| (below > 0.0).then(|| above / below);
         let (local, remote) = counted.local_remote();
-        let dram = (local + remote) as f64;
-        let links = links(counted, seconds);
-        let moved: u64 = links.iter().map(|link| link.bytes + link.bytes_back).sum();
         let instructions = sum(Scalar::Instructions);
         Self {
-            seconds,
             cpu_seconds: counted.cpu_seconds(),
             instructions,
-            kernel_instructions: sum(Scalar::KernelInstructions),
             cycles: counted.cycles() as u64,
             ipc: by(instructions as f64, counted.cycles()),
             reads: sum(Scalar::Reads),
@@ -138,18 +160,10 @@ impl Region {
             dram_writes: counted.by_node(Vector::DramWrites),
             local_accesses: local,
             remote_accesses: remote,
-            local_access_ratio: by(local as f64, dram),
-            maptu: by(dram, seconds * 1e6),
-            controller_imbalance: counted.controller_imbalance(),
-            link_bytes_per_second: by(moved as f64, seconds),
-            link_usage: counted.mean_link_usage(seconds),
-            link_imbalance: counted.link_imbalance(),
+            local_access_ratio: by(local as f64, (local + remote) as f64),
             mean_latency_ns: counted.mean_latency_ns(),
             mean_queue_ns: counted.mean_queue_ns(),
             p99_latency_ns: counted.latency_quantile_ns(0.99),
-            nodes: nodes(counted, seconds),
-            links,
-            ..Self::default()
         }
     }
 }
@@ -209,7 +223,7 @@ mod tests {
         let mut now_ps = 0;
         let mut mark = |regions: &mut Regions, mark, name: &str| {
             now_ps += 1_000_000;
-            pmu.counters(0).unwrap().add(Scalar::Instructions, 100);
+            pmu.counters(0, Mode::User).unwrap().add(Scalar::Instructions, 100);
             regions.mark(mark, name, now_ps, Snapshot::take(&pmu))
         };
         assert!(!mark(&mut regions, end, "join"));
@@ -225,9 +239,9 @@ mod tests {
         let names: Vec<&str> = report.regions.iter().map(|r| r.name.as_str()).collect();
         assert_eq!(names, ["join", "all", "region-7"]);
         let join = &report.regions[0];
-        assert_eq!((join.times, join.open, join.instructions), (2, false, 400));
+        assert_eq!((join.times, join.open, join.all.instructions), (2, false, 400));
         assert!((join.seconds - 4e-6).abs() < 1e-12);
-        assert_eq!(join.local_access_ratio, None);
+        assert_eq!(join.all.local_access_ratio, None);
         assert!(report.regions[1].open);
         let text = serde_json::to_value(&report).unwrap();
         let back: Report = serde_json::from_value(text).unwrap();

@@ -12,7 +12,7 @@ pub struct Report {
     pub regions: Vec<Region>,
 }
 
-/// The counters of a region of interest. A region that began several times has the sums. Figures
+/// The figures of a region of interest. A region that began several times has the sums. Figures
 /// without a count are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Region {
@@ -22,21 +22,45 @@ pub struct Region {
     pub times: u64,
     /// Whether it had not ended when the report was written.
     pub open: bool,
-    /// Simulated time from begin to end.
+    /// Simulated seconds from begin to end.
     pub seconds: f64,
-    /// Sum of the CPUs' simulated busy time.
+    /// Both modes together.
+    #[serde(flatten)]
+    pub all: Counts,
+    /// User mode: all programs of the guest.
+    pub user: Counts,
+    /// The guest's kernel.
+    pub kernel: Counts,
+    /// DRAM accesses per microsecond (carrefour: MAPTU).
+    pub maptu: Option<f64>,
+    /// Standard deviation of the controllers' loads, divided by the mean.
+    pub controller_imbalance: Option<f64>,
+    /// Traffic of all links in both directions, in bytes per simulated second.
+    pub link_bytes_per_second: Option<f64>,
+    /// Mean used share of the links' bandwidth, in both directions.
+    pub link_usage: Option<f64>,
+    /// Standard deviation of the links' use, divided by the mean.
+    pub link_imbalance: Option<f64>,
+    /// Traffic of each node.
+    pub nodes: Vec<NodeTraffic>,
+    /// Traffic of each link.
+    pub links: Vec<LinkTraffic>,
+}
+
+/// The counts of all CPUs, in one mode or in both.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Sum of the CPUs' simulated busy time, in seconds.
     pub cpu_seconds: f64,
-    /// Instructions in user mode.
+    /// Instructions.
     pub instructions: u64,
-    /// Instructions of the kernel, which take no simulated time.
-    pub kernel_instructions: u64,
     /// Cycles in which the CPUs were busy.
     pub cycles: u64,
     /// Instructions per cycle.
     pub ipc: Option<f64>,
-    /// Loads.
+    /// Memory reads.
     pub reads: u64,
-    /// Stores.
+    /// Memory writes.
     pub writes: u64,
     /// Accesses that missed the first-level cache.
     pub first_level_misses: u64,
@@ -64,26 +88,12 @@ pub struct Region {
     pub remote_accesses: u64,
     /// Local accesses divided by all DRAM accesses (carrefour: local access ratio, LAR).
     pub local_access_ratio: Option<f64>,
-    /// DRAM accesses per microsecond (carrefour: MAPTU).
-    pub maptu: Option<f64>,
-    /// Standard deviation of the controllers' loads, divided by the mean.
-    pub controller_imbalance: Option<f64>,
-    /// Traffic of all links in both directions.
-    pub link_bytes_per_second: Option<f64>,
-    /// Mean used share of the links' bandwidth, in both directions.
-    pub link_usage: Option<f64>,
-    /// Standard deviation of the links' use, divided by the mean.
-    pub link_imbalance: Option<f64>,
     /// Mean latency of DRAM accesses, including queues.
     pub mean_latency_ns: Option<f64>,
-    /// The part of it that was spent in queues.
+    /// The part of the mean latency that was spent in queues.
     pub mean_queue_ns: Option<f64>,
     /// 99th percentile of the latency of DRAM accesses, accurate to 3.2 %.
     pub p99_latency_ns: Option<f64>,
-    /// Traffic of each node.
-    pub nodes: Vec<NodeTraffic>,
-    /// Traffic of each link.
-    pub links: Vec<LinkTraffic>,
 }
 
 /// Traffic of a node's memory controller.

@@ -1,29 +1,38 @@
-//! The QEMU plugin libnumapilot_lab_plugin.so: passes every memory access of the guest's user mode
-//! to the timing model of `numapilot-lab-model`.
+//! The QEMU plugin libnumapilot_lab_plugin.so: passes the guest's memory accesses to the timing
+//! model of `numapilot-lab-model`, and makes the simulated time the guest's clock.
 //!
 //! ```text
-//!  -plugin libnumapilot_lab_plugin.so,model=FILE,report=FILE,apic=NUMBERS[,pmu=FILE]
+//!  -plugin libnumapilot_lab_plugin.so,model=FILE,report=FILE,mailbox=FILE,streams=DESCRIPTORS
+//!          [,pmu=FILE][,scale=NUMBER][,quantum=NANOSECONDS][,paced=on]
 //!
-//!  translation (translate): what each instruction needs    qemu: the functions of QEMU
-//!  execution   (machine):   access, budget, kernel, idle, marks -> Simulation -> report, PMU
+//!  translation (translate): counters and callbacks for each instruction
+//!  execution   (machine):   access, budget, halt, pause, mark -> Simulation -> report, PMU
+//!  time        (schedule):  which CPU runs, and when the simulated time advances
+//!              (clock):     QEMU's virtual clock and the TSC show the simulated time
+//!  calls       (ports):     process 1 of the guest reads and writes the program's streams
 //! ```
 //!
-//! Code that QEMU adds to the translation counts instructions, and accesses that tell the model
-//! nothing new (redundant accesses). All other accesses of user mode cause a call, and so does
-//! every budget of instructions. The kernel's accesses are not seen; only its instructions are
-//! counted. Its TLB flushes are seen: its `mov` to CR3 and CR4, `invlpg` and `invpcid` are
-//! recognised at translation. So is the `wrmsr` by which a CPU wakes another one (apic, registers).
+//! Counters that QEMU adds to each translation block count instructions, reads and writes, in user
+//! mode and in the kernel. An access causes a callback, unless the model would learn nothing from
+//! it (redundant accesses). A CPU that has used up its budget of instructions calls the scheduler.
+//! Instructions that flush the TLB (`mov` to CR3 or CR4, `invlpg`, `invpcid`), halt the CPU (`hlt`)
+//! or wait in a spin loop (`pause`) are recognised at translation.
 //!
-//! Source: QEMU, docs/devel/tcg-plugins.rst; API version 4 (QEMU 9.1).
+//! QEMU runs all virtual CPUs on one thread (`-accel tcg,thread=single`), the CPU thread. Its main
+//! loop is another thread, and QEMU's lock protects what both use.
+//!
+//! Sources: QEMU, docs/devel/tcg-plugins.rst, API version 4 (QEMU 9.1); for functions outside this
+//! API, see `internals`.
 
-mod apic;
 mod arguments;
+mod clock;
 mod cpu_scoreboard;
 mod install;
+mod internals;
 mod machine;
+mod ports;
 mod qemu;
 mod redundant_accesses;
-mod registers;
 mod report;
+mod schedule;
 mod translate;
-mod turnstile;

@@ -10,7 +10,7 @@ pub type Id = u64;
 /// QEMU's information about the current access.
 pub type MemInfo = u32;
 
-/// Opaque types of QEMU.
+/// Declares opaque types of QEMU.
 macro_rules! opaque {
     ($($(#[$doc:meta])* $name:ident;)*) => {
         $($(#[$doc])* #[repr(C)] pub struct $name { _private: [u8; 0] })*
@@ -26,8 +26,6 @@ opaque! {
     HwAddr;
     /// Memory with one element per virtual CPU.
     Scoreboard;
-    /// A register of a virtual CPU.
-    Register;
 }
 
 /// A 64-bit word of a scoreboard.
@@ -38,27 +36,12 @@ pub struct Word {
     pub offset: usize,
 }
 
-/// The value that an access has read or written: the type, then 128 bits, low half first.
+/// The value that an access has read or written: its type, then 128 bits, low half first.
 #[repr(C)]
 pub struct MemValue {
     pub kind: c_int,
     pub low: u64,
     pub high: u64,
-}
-
-/// A register, as QEMU describes it.
-#[repr(C)]
-pub struct RegisterDescription {
-    pub handle: *mut Register,
-    pub name: *const c_char,
-    pub feature: *const c_char,
-}
-
-/// GLib's `GArray` and `GByteArray`.
-#[repr(C)]
-pub struct Array<T> {
-    pub data: *mut T,
-    pub length: c_uint,
 }
 
 /// QEMU's description of itself when it loads a plugin.
@@ -74,8 +57,6 @@ pub struct Info {
 
 /// `QEMU_PLUGIN_CB_NO_REGS`: a callback does not read registers.
 pub const NO_REGS: c_int = 0;
-/// `QEMU_PLUGIN_CB_R_REGS`: a callback reads registers.
-pub const READS_REGS: c_int = 1;
 /// `QEMU_PLUGIN_MEM_R`.
 pub const READS: c_int = 1;
 /// `QEMU_PLUGIN_MEM_W`.
@@ -93,8 +74,6 @@ pub type MemCallback = extern "C" fn(c_uint, MemInfo, u64, *mut c_void);
 
 unsafe extern "C" {
     pub fn qemu_plugin_register_vcpu_tb_trans_cb(id: Id, callback: TbCallback);
-    pub fn qemu_plugin_register_vcpu_idle_cb(id: Id, callback: CpuCallback);
-    pub fn qemu_plugin_register_vcpu_resume_cb(id: Id, callback: CpuCallback);
     pub fn qemu_plugin_register_vcpu_init_cb(id: Id, callback: CpuCallback);
     pub fn qemu_plugin_register_atexit_cb(id: Id, callback: DataCallback, data: *mut c_void);
 
@@ -139,11 +118,4 @@ unsafe extern "C" {
     pub fn qemu_plugin_hwaddr_is_io(address: *const HwAddr) -> bool;
     pub fn qemu_plugin_hwaddr_phys_addr(address: *const HwAddr) -> u64;
     pub fn qemu_plugin_mem_get_value(info: MemInfo) -> MemValue;
-
-    pub fn qemu_plugin_get_registers() -> *mut Array<RegisterDescription>;
-    pub fn qemu_plugin_read_register(handle: *mut Register, to: *mut Array<u8>) -> c_int;
-    pub fn g_array_free(array: *mut Array<RegisterDescription>, segment: c_int) -> *mut c_char;
-    pub fn g_byte_array_new() -> *mut Array<u8>;
-    pub fn g_byte_array_set_size(array: *mut Array<u8>, length: c_uint) -> *mut Array<u8>;
-    pub fn g_byte_array_free(array: *mut Array<u8>, segment: c_int) -> *mut u8;
 }

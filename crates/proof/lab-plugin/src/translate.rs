@@ -1,5 +1,4 @@
-//! What translated code must do for the simulation, decided once for each block when QEMU
-//! translates it.
+//! Adds the counters and callbacks that the simulation needs to each block when QEMU translates it.
 
 use std::ffi::{c_uint, c_void};
 use std::mem::offset_of;
@@ -8,39 +7,35 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use numapilot_lab_model::Way;
-use numapilot_lab_pmu::Mark;
+use numapilot_lab_pmu::{Mark, Mode, is_call};
 
-use crate::apic;
 use crate::cpu_scoreboard::{BUDGET, Block, CpuScoreboard};
 use crate::machine::{Machine, machine};
 use crate::qemu::{self, Insn, Scoreboard, Tb, Word};
 use crate::redundant_accesses::{self, Reported};
-use crate::registers;
 
 /// Addresses below this are user mode (x86-64, with four or five levels of page tables).
 const KERNEL: u64 = 1 << 63;
 
-/// Before the first mark, code below this address is the firmware or the kernel's decompressor.
-/// Both look like user mode; simulating them would double the boot time.
-const FIRMWARE: u64 = 1 << 32;
-
-/// Whether a mark was seen: from then on there are only the kernel and user mode.
+/// Whether a mark was executed. From then on, accesses are modelled, and code at user-mode
+/// addresses belongs to a program. Before, it may belong to the firmware.
 static MARKED: AtomicBool = AtomicBool::new(false);
 
-/// The scoreboard in which translated code counts.
+/// The scoreboard that translated code updates: one [`CpuScoreboard`] per CPU.
 struct Counting(*mut Scoreboard);
 
-// SAFETY: an opaque handle, used only to be given back to QEMU, from any thread.
+// SAFETY: the pointer is an opaque handle that is only passed to QEMU, which accepts it from any
+// thread.
 unsafe impl Send for Counting {}
 // SAFETY: as above.
 unsafe impl Sync for Counting {}
 
 static COUNTING: OnceLock<Counting> = OnceLock::new();
 
-/// Makes the scoreboard. Must be called once, while the plugin is installed.
+/// Creates the scoreboard. Must be called while QEMU installs the plugin.
 pub fn prepare() {
     COUNTING.get_or_init(|| {
-        // SAFETY: called while the plugin is installed, when QEMU is ready for it.
+        // SAFETY: QEMU creates scoreboards from the installation of a plugin on.
         Counting(unsafe { qemu::qemu_plugin_scoreboard_new(size_of::<CpuScoreboard>()) })
     });
 }
@@ -48,26 +43,43 @@ pub fn prepare() {
 /// The scoreboard element of a CPU that QEMU has set up.
 pub fn scoreboard_of(cpu: c_uint) -> Option<&'static CpuScoreboard> {
     let counting = COUNTING.get()?;
-    // SAFETY: QEMU gives zeroed memory for `CpuScoreboard`, suitably aligned for its words, which
-    // are atomics. It lives as long as the plugin: QEMU never frees scoreboards by itself,
-    // and grows them only before CPUs beyond the first 64 kB of CPUs are added, none here.
+    // SAFETY: QEMU gives zeroed memory for `CpuScoreboard`, aligned for its words, which are
+    // atomics. It lives as long as the plugin: QEMU never frees a scoreboard by itself, and moves
+    // it only when CPUs beyond its initial capacity are added, which a machine here never has.
     unsafe { qemu::qemu_plugin_scoreboard_find(counting.0, cpu).cast::<CpuScoreboard>().as_ref() }
 }
 
-/// The effect of an instruction on the simulation, besides memory accesses.
+/// The origin of the code of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    Program,
+    Kernel,
+    /// A program or the firmware, which cannot be told apart by address before the first mark.
+    Unknown,
+}
+
+/// An instruction that the simulation must see for another reason than its memory accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Special {
     Mark(Mark),
+    Call,
     FlushTlb,
-    EnterKernel,
-    Spin,
-    WriteRegister,
+    Halt,
+    Pause,
 }
 
 impl Special {
-    fn of(code: &[u8], kernel: bool) -> Option<Self> {
-        if !kernel {
-            return Mark::decode(code).map(Self::Mark);
+    /// Recognises an instruction by its code.
+    fn of(code: &[u8], origin: Origin) -> Option<Self> {
+        if let [0xf3, 0x90, ..] = code {
+            return Some(Self::Pause);
+        }
+        if origin != Origin::Kernel {
+            let mark = Mark::decode(code).map(Self::Mark);
+            let special = if is_call(code) { Some(Self::Call) } else { mark };
+            if special.is_some() || origin == Origin::Program {
+                return special;
+            }
         }
         // Prefixes: a REX prefix for the upper registers, or 66 for invpcid.
         let code = match code {
@@ -82,20 +94,16 @@ impl Special {
                 Some(Self::FlushTlb)
             }
             [0x66, 0x0f, 0x38, 0x82, ..] => Some(Self::FlushTlb),
-            // swapgs: the first instruction on entry to the kernel, the last on exit.
-            [0x0f, 0x01, 0xf8, ..] => Some(Self::EnterKernel),
-            // wrmsr.
-            [0x0f, 0x30, ..] => Some(Self::WriteRegister),
-            // pause.
-            [0xf3, 0x90, ..] => Some(Self::Spin),
+            [0xf4, ..] => Some(Self::Halt),
             _ => None,
         }
     }
 
-    /// Packs it into the word that a callback gets.
-    fn pack(self) -> *mut c_void {
+    /// Packs the callback's data into a word: the mode of a pause, or the displacement of a mark.
+    fn pack(self, origin: Origin) -> *mut c_void {
         let value = match self {
-            Self::FlushTlb | Self::EnterKernel | Self::Spin | Self::WriteRegister => 0,
+            Self::Call | Self::FlushTlb | Self::Halt => 0,
+            Self::Pause => usize::from(origin == Origin::Kernel),
             Self::Mark(mark) => mark.displacement() as usize,
         };
         ptr::without_provenance_mut(value)
@@ -111,10 +119,8 @@ pub extern "C" fn translate(_id: qemu::Id, tb: *mut Tb) {
     unsafe {
         let count = qemu::qemu_plugin_tb_n_insns(tb);
         let address = qemu::qemu_plugin_tb_vaddr(tb);
-        if address < FIRMWARE && !MARKED.load(Ordering::Relaxed) {
-            return;
-        }
-        let kernel = address >= KERNEL;
+        let is_kernel = address >= KERNEL;
+        let has_started = MARKED.load(Ordering::Relaxed);
         let add = |offset, value| {
             qemu::qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
                 tb,
@@ -125,16 +131,23 @@ pub extern "C" fn translate(_id: qemu::Id, tb: *mut Tb) {
         };
         let insns = (0..count).map(|i| qemu::qemu_plugin_tb_get_insn(tb, i));
         let insns: Vec<(*mut Insn, Code)> = insns.map(|insn| (insn, Code::of(insn))).collect();
-        if kernel {
-            add(offset_of!(CpuScoreboard, kernel), count as u64);
-            insns.iter().for_each(|(insn, code)| special(*insn, code, true));
-            return;
+        // Until the first mark, only instructions take time: accesses are not modelled during boot.
+        let is_modelled = has_started && machine.counts();
+        let plan = is_modelled
+            .then(|| redundant_accesses::plan(address, insns.iter().map(|(_, c)| c.bytes())));
+        let instructions = count as u64;
+        let (reads, writes) = plan.as_ref().map_or((0, 0), |plan| (plan.reads, plan.writes));
+        let block = Block { instructions, reads, writes };
+        if is_kernel {
+            add(offset_of!(CpuScoreboard, kernel_block), block.pack());
+            let time = Block { instructions, ..Block::default() };
+            add(offset_of!(CpuScoreboard, block), time.pack());
+        } else {
+            add(offset_of!(CpuScoreboard, block), block.pack());
         }
-        let plan = redundant_accesses::plan(address, insns.iter().map(|(_, c)| c.bytes()));
-        let block = Block { instructions: count as u64, reads: plan.reads, writes: plan.writes };
-        add(offset_of!(CpuScoreboard, block), block.pack());
-        // Once per iteration of a loop suffices, because little is executed outside loops.
-        if plan.goes_back {
+        // A check once per iteration of a loop suffices, because few instructions are executed
+        // between two backward jumps.
+        if plan.as_ref().is_none_or(|plan| plan.goes_back) {
             qemu::qemu_plugin_register_vcpu_tb_exec_cond_cb(
                 tb,
                 on_budget,
@@ -145,9 +158,17 @@ pub extern "C" fn translate(_id: qemu::Id, tb: *mut Tb) {
                 ptr::null_mut(),
             );
         }
-        for ((insn, code), reported) in insns.iter().zip(plan.reported) {
-            special(*insn, code, false);
-            report_accesses(*insn, reported, machine.cpus());
+        let origin = match (is_kernel, has_started) {
+            (true, _) => Origin::Kernel,
+            (false, true) => Origin::Program,
+            (false, false) => Origin::Unknown,
+        };
+        for (insn, code) in &insns {
+            special(*insn, code, origin);
+        }
+        let reported = plan.into_iter().flat_map(|plan| plan.reported);
+        for ((insn, _), reported) in insns.iter().zip(reported) {
+            report_accesses(*insn, reported, is_kernel, machine.cpus());
         }
     }
 }
@@ -163,8 +184,7 @@ impl Code {
     /// `insn` belongs to the block being translated.
     unsafe fn of(insn: *const Insn) -> Self {
         let mut bytes = [0u8; 16];
-        // SAFETY: the caller vouches for the instruction; no more is written than there is
-        // room.
+        // SAFETY: the instruction is valid by contract; QEMU writes at most the given length.
         let length =
             unsafe { qemu::qemu_plugin_insn_data(insn, bytes.as_mut_ptr().cast(), bytes.len()) };
         Self { length: length.min(bytes.len()), bytes }
@@ -175,48 +195,58 @@ impl Code {
     }
 }
 
+/// Registers the callback of a special instruction.
+///
 /// # Safety
 /// `insn` belongs to the block being translated.
-unsafe fn special(insn: *mut Insn, code: &Code, kernel: bool) {
-    let Some(special) = Special::of(code.bytes(), kernel) else { return };
+unsafe fn special(insn: *mut Insn, code: &Code, origin: Origin) {
+    let Some(special) = Special::of(code.bytes(), origin) else { return };
     let callback = match special {
         Special::Mark(_) => on_mark,
+        Special::Call => on_call,
         Special::FlushTlb => on_flush_tlb,
-        Special::EnterKernel => on_enter_kernel,
-        Special::Spin => on_spin,
-        Special::WriteRegister => on_write_register,
+        Special::Halt => on_halt,
+        Special::Pause => on_pause,
     };
-    let registers =
-        if special == Special::WriteRegister { qemu::READS_REGS } else { qemu::NO_REGS };
-    let data = special.pack();
-    // SAFETY: the caller vouches for the instruction.
-    unsafe { qemu::qemu_plugin_register_vcpu_insn_exec_cb(insn, callback, registers, data) }
+    // SAFETY: the instruction is valid by contract.
+    unsafe {
+        let data = special.pack(origin);
+        qemu::qemu_plugin_register_vcpu_insn_exec_cb(insn, callback, qemu::NO_REGS, data);
+    }
 }
 
+/// Registers the callbacks for the reported accesses of an instruction.
+///
 /// # Safety
-/// `insn` belongs to the block being translated, and `cpus` are the machine's.
-unsafe fn report_accesses(insn: *mut Insn, reported: Reported, cpus: *mut c_void) {
-    // One callback for each kind of access, so that none has to test for it.
-    let [read, write]: [qemu::MemCallback; 2] = match reported {
-        Reported { elements: true, .. } => [on_element_read, on_element_write],
-        Reported { value: true, .. } => [on_load, on_write],
-        _ => [on_read, on_write],
+/// `insn` belongs to the block being translated, and `cpus` is [`Machine::cpus`] of the machine.
+unsafe fn report_accesses(insn: *mut Insn, reported: Reported, is_kernel: bool, cpus: *mut c_void) {
+    // Each kind of access has its own callback, so that the callbacks need no test for the kind.
+    let [read, write]: [qemu::MemCallback; 2] = match (reported, is_kernel) {
+        (Reported { elements: true, .. }, false) => [on_element_read, on_element_write],
+        (Reported { elements: true, .. }, true) => {
+            [on_kernel_element_read, on_kernel_element_write]
+        }
+        (Reported { value: true, .. }, false) => [on_load, on_write],
+        (Reported { value: true, .. }, true) => [on_kernel_load, on_kernel_write],
+        (_, false) => [on_read, on_write],
+        (_, true) => [on_kernel_read, on_kernel_write],
     };
     let ways = [(reported.reads, read, qemu::READS), (reported.writes, write, qemu::WRITES)];
     for (_, callback, accesses) in ways.into_iter().filter(|(reported, ..)| *reported) {
-        // SAFETY: the caller vouches for the instruction.
+        // SAFETY: the instruction is valid by contract.
         unsafe {
             qemu::qemu_plugin_register_vcpu_mem_cb(insn, callback, qemu::NO_REGS, accesses, cpus);
         }
     }
 }
 
-/// The callbacks for accesses. Each tests whether the access passes; everything else is in another
-/// function, so the test needs none of its registers.
+/// The callbacks for accesses. Each only tests whether the access passes. The rest is in a separate
+/// function, so that the test does not have to save the registers that the rest needs.
 macro_rules! on_access {
-    ($($callback:ident: $way:expr, $rest:ident;)*) => {$(
+    ($($callback:ident: $mode:expr, $way:expr, $rest:ident;)*) => {$(
         extern "C" fn $callback(cpu: c_uint, info: qemu::MemInfo, address: u64, cpus: *mut c_void) {
-            // SAFETY: `cpus` is what `tell` was given, and QEMU calls on the CPU's thread.
+            // SAFETY: `cpus` is the pointer that `report_accesses` registered, and QEMU calls this
+            // on the CPU thread.
             if !unsafe { Machine::passes(cpus, cpu, address, $way) } {
                 $rest(cpu, info, address);
             }
@@ -225,28 +255,37 @@ macro_rules! on_access {
         #[inline(never)]
         extern "C" fn $rest(cpu: c_uint, info: qemu::MemInfo, address: u64) {
             if let Some(machine) = machine() {
-                machine.access(cpu, info, address, $way);
+                machine.access(cpu, info, address, $mode, $way);
             }
         }
     )*};
 }
 
 on_access! {
-    on_read: Way::Read, read;
-    on_load: Way::Load, load;
-    on_write: Way::Write, write;
+    on_read: Mode::User, Way::Read, read;
+    on_load: Mode::User, Way::Load, load;
+    on_write: Mode::User, Way::Write, write;
+    on_kernel_read: Mode::Kernel, Way::Read, kernel_read;
+    on_kernel_load: Mode::Kernel, Way::Load, kernel_load;
+    on_kernel_write: Mode::Kernel, Way::Write, kernel_write;
 }
 
-extern "C" fn on_element_read(cpu: c_uint, info: qemu::MemInfo, address: u64, _data: *mut c_void) {
-    if let Some(machine) = machine() {
-        machine.access_element(cpu, info, address, Way::Read);
-    }
+/// The callbacks for instructions whose number of accesses is not known at translation.
+macro_rules! on_element {
+    ($($callback:ident: $mode:expr, $way:expr;)*) => {$(
+        extern "C" fn $callback(cpu: c_uint, info: qemu::MemInfo, address: u64, _: *mut c_void) {
+            if let Some(machine) = machine() {
+                machine.access_element(cpu, info, address, $mode, $way);
+            }
+        }
+    )*};
 }
 
-extern "C" fn on_element_write(cpu: c_uint, info: qemu::MemInfo, address: u64, _data: *mut c_void) {
-    if let Some(machine) = machine() {
-        machine.access_element(cpu, info, address, Way::Write);
-    }
+on_element! {
+    on_element_read: Mode::User, Way::Read;
+    on_element_write: Mode::User, Way::Write;
+    on_kernel_element_read: Mode::Kernel, Way::Read;
+    on_kernel_element_write: Mode::Kernel, Way::Write;
 }
 
 extern "C" fn on_budget(cpu: c_uint, _data: *mut c_void) {
@@ -261,30 +300,31 @@ extern "C" fn on_flush_tlb(cpu: c_uint, _data: *mut c_void) {
     }
 }
 
-extern "C" fn on_enter_kernel(cpu: c_uint, _data: *mut c_void) {
+extern "C" fn on_call(_cpu: c_uint, _data: *mut c_void) {
     if let Some(machine) = machine() {
-        machine.enter_kernel(cpu);
+        machine.call();
     }
 }
 
-extern "C" fn on_spin(cpu: c_uint, _data: *mut c_void) {
+extern "C" fn on_halt(cpu: c_uint, _data: *mut c_void) {
     if let Some(machine) = machine() {
-        machine.spin(cpu);
+        machine.halt(cpu);
     }
 }
 
-extern "C" fn on_write_register(cpu: c_uint, _data: *mut c_void) {
-    // SAFETY: this callback is registered as one that reads registers.
-    let command = unsafe { registers::written_to(apic::COMMAND) };
-    if let (Some(machine), Some(command)) = (machine(), command) {
-        machine.interrupt(cpu, command);
+extern "C" fn on_pause(cpu: c_uint, data: *mut c_void) {
+    if let Some(machine) = machine() {
+        machine.pause(cpu, if data.is_null() { Mode::User } else { Mode::Kernel });
     }
 }
 
 extern "C" fn on_mark(cpu: c_uint, data: *mut c_void) {
     let mark = u32::try_from(data.addr()).ok().and_then(Mark::from_displacement);
-    MARKED.store(true, Ordering::Relaxed);
+    let is_first = !MARKED.swap(true, Ordering::Relaxed);
     if let (Some(machine), Some(mark)) = (machine(), mark) {
+        if is_first {
+            machine.begin();
+        }
         machine.mark(cpu, mark);
     }
 }
@@ -306,8 +346,8 @@ mod tests {
             &[0x41, 0x0f, 0x01, 0x3f],       // invlpg (%r15)
         ];
         for code in flushes {
-            assert_eq!(Special::of(code, true), Some(Special::FlushTlb), "{code:x?}");
-            assert_eq!(Special::of(code, false), None);
+            assert_eq!(Special::of(code, Origin::Kernel), Some(Special::FlushTlb), "{code:x?}");
+            assert_eq!(Special::of(code, Origin::Program), None);
         }
         let others: [&[u8]; 4] = [
             &[0x0f, 0x22, 0xc0], // mov %rax,%cr0
@@ -316,20 +356,24 @@ mod tests {
             &[],
         ];
         for code in others {
-            assert_eq!(Special::of(code, true), None, "{code:x?}");
+            assert_eq!(Special::of(code, Origin::Kernel), None, "{code:x?}");
         }
-        assert_eq!(Special::of(&[0x0f, 0x01, 0xf8], true), Some(Special::EnterKernel), "swapgs");
-        assert_eq!(Special::of(&[0x0f, 0x30], true), Some(Special::WriteRegister), "wrmsr");
-        assert_eq!(Special::of(&[0xf3, 0x90], true), Some(Special::Spin), "pause");
-        assert_eq!(Special::of(&[0xf3, 0x90], false), None, "pause");
+        assert_eq!(Special::of(&[0xf4], Origin::Kernel), Some(Special::Halt));
+        assert_eq!(Special::of(&[0xf4], Origin::Program), None);
+        assert_eq!(Special::of(&[0xf3, 0x90], Origin::Kernel), Some(Special::Pause));
+        assert_eq!(Special::of(&[0xf3, 0x90], Origin::Program), Some(Special::Pause));
     }
 
     #[test]
     fn marks_are_user_modes() {
         let mark = Mark { kind: MarkKind::End, slot: 3 };
         let code = [&[0x0f, 0x1f, 0x80][..], &mark.displacement().to_le_bytes()].concat();
-        assert_eq!(Special::of(&code, false), Some(Special::Mark(mark)));
-        assert_eq!(Special::of(&code, true), None);
-        assert_eq!(Mark::from_displacement(Special::Mark(mark).pack().addr() as u32), Some(mark));
+        assert_eq!(Special::of(&code, Origin::Program), Some(Special::Mark(mark)));
+        assert_eq!(Special::of(&code, Origin::Unknown), Some(Special::Mark(mark)));
+        assert_eq!(Special::of(&code, Origin::Kernel), None);
+        assert_eq!(
+            Mark::from_displacement(Special::Mark(mark).pack(Origin::Program).addr() as u32),
+            Some(mark)
+        );
     }
 }

@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use numapilot_lab_init::{DIRECTORY, PORTS, PROGRAM};
+use numapilot_lab_init::{DIRECTORY, PROGRAM};
 
 use crate::Shape;
 
@@ -21,37 +21,44 @@ pub struct Parts {
     pub firmware: Vec<PathBuf>,
     /// The kernel.
     pub kernel: PathBuf,
-    /// The disk image.
-    pub disk: PathBuf,
-    /// Descriptors of the ports, in the order of [`PORTS`].
-    pub ports: Vec<i32>,
+    /// The initramfs: the archive of the guest's files.
+    pub files: PathBuf,
     /// Descriptor of the serial console.
     pub console: i32,
+    /// Descriptor of the serial port that is the doorbell.
+    pub doorbell: i32,
     /// Descriptor of the virtual console, for a shell only.
     pub terminal: Option<i32>,
     /// The plugin with its options.
-    pub plugin: Option<OsString>,
-    /// Memory shared by guest and plugin, with its size: the guest's performance counters.
-    pub counters: Option<(PathBuf, u64)>,
+    pub plugin: OsString,
+    /// Files of the memory that guest and plugin share, with their sizes in bytes: the mailbox, and
+    /// the guest's performance counters.
+    pub shared: Vec<(PathBuf, u64)>,
     /// Additions to the kernel's command line.
     pub append: Vec<String>,
+    /// Frequency of the time stamp counter, in kHz.
+    pub tsc_khz: u64,
+    /// Seed of QEMU's random numbers, from which the guest's kernel seeds its own.
+    pub seed: u64,
 }
 
-/// Kernel parameters of every guest. Most avoid work at boot that has no effect on a program:
-/// `lpj`, because the calibration of delay loops takes seconds per package in emulation; `tsc` and
-/// `no_timer_check`, which skip the comparison of clocks. `mitigations=off` keeps page tables and
-/// TLBs as the programs see them; `no5lvl` keeps page walks at four levels; `intel_iommu=off`
-/// leaves the devices' memory accesses untranslated; `nokaslr` and `norandmaps` give every run the
-/// same addresses, which decide what shares a cache set or a huge page; `oops` and `panic` end a
-/// guest after a kernel error, so the host does not wait for the program.
-const KERNEL: [&str; 20] = [
+/// Kernel parameters that every guest gets. Most skip work at boot that has no effect on a program:
+/// `lpj` the calibration of delay loops, which takes seconds per package in emulation; `tsc` and
+/// `no_timer_check` the comparison of clocks with each other; `initcall_blacklist` initialisation
+/// that takes tens of millions of instructions and that no program needs (random numbers from
+/// timing jitter, which this machine does not have, names of trace events, kprobes, error
+/// injection).
+///
+/// `mitigations=off` avoids separate page tables and TLB flushes for the kernel; `no5lvl` keeps
+/// page walks at four levels; `intel_iommu=off` leaves the devices' memory accesses untranslated.
+/// `nokaslr` and `norandmaps` give every run the same addresses, which determine the lines that
+/// share a cache set and the pages that share a huge page. `oops` and `panic` end a guest whose
+/// kernel has crashed; otherwise a program might wait for it forever.
+const KERNEL: [&str; 18] = [
     "console=ttyS0",
     "quiet",
     "oops=panic",
     "panic=-1",
-    "root=/dev/nvme0n1",
-    "rootfstype=ext4",
-    "rw",
     "lpj=4000000",
     "tsc=reliable",
     "no_timer_check",
@@ -61,6 +68,7 @@ const KERNEL: [&str; 20] = [
     "no5lvl",
     "intel_iommu=off",
     "cryptomgr.notests",
+    "initcall_blacklist=jent_mod_init,trace_eval_init,init_kprobes,init_error_injection",
     "apparmor=0",
     "audit=0",
     "nowatchdog",
@@ -70,7 +78,7 @@ const KERNEL: [&str; 20] = [
 /// The kernel's command line.
 #[must_use]
 pub fn kernel(append: &[String]) -> String {
-    let init = format!("init={DIRECTORY}/{PROGRAM}");
+    let init = format!("rdinit={DIRECTORY}/{PROGRAM}");
     let all = KERNEL.iter().map(|word| (*word).to_owned()).chain([init]);
     all.chain(append.iter().cloned()).collect::<Vec<_>>().join(" ")
 }
@@ -86,35 +94,31 @@ pub fn qemu(shape: &Shape, parts: &Parts) -> Vec<OsString> {
         line.option("-L", directory);
     }
     line.option("-kernel", &parts.kernel);
-    line.option("-append", kernel(&parts.append));
-    // The disk is discarded afterwards, so flushes of the guest need not reach the host's disk.
-    // When the host's disk is full, the guest gets an error instead of stopping.
-    let mut disk = OsString::from("if=none,id=disk,format=raw,cache=unsafe,werror=report,file=");
-    disk.push(escape(&parts.disk));
-    line.option("-drive", disk);
-    line.option("-device", "nvme,drive=disk,serial=numapilot");
+    line.option("-initrd", &parts.files);
+    let tsc = format!("tsc_early_khz={}", parts.tsc_khz);
+    let append: Vec<_> = [tsc].into_iter().chain(parts.append.iter().cloned()).collect();
+    line.option("-append", kernel(&append));
+    // Every run starts at the same time of day, and with the same random numbers for a seed.
+    line.option("-rtc", "base=2024-01-01,clock=vm");
+    line.option("-seed", parts.seed.to_string());
     line.option("-chardev", format!("socket,id=console,fd={}", parts.console));
     line.option("-serial", "chardev:console");
-    line.option("-device", "virtio-serial-pci");
-    for (name, fd) in PORTS.iter().zip(&parts.ports) {
-        line.option("-chardev", format!("socket,id={name},fd={fd}"));
-        line.option("-device", format!("virtserialport,chardev={name},name={name}"));
-    }
+    line.option("-chardev", format!("socket,id=doorbell,fd={}", parts.doorbell));
+    line.option("-serial", "chardev:doorbell");
     if let Some(fd) = parts.terminal {
+        line.option("-device", "virtio-serial-pci");
         line.option("-chardev", format!("socket,id=terminal,fd={fd}"));
         line.option("-device", "virtconsole,chardev=terminal");
     }
-    if let Some((file, bytes)) = &parts.counters {
+    for (index, (file, bytes)) in parts.shared.iter().enumerate() {
         let mut memory = OsString::from(format!(
-            "memory-backend-file,id=counters,share=on,size={bytes},mem-path="
+            "memory-backend-file,id=shared{index},share=on,size={bytes},mem-path="
         ));
         memory.push(escape(file));
         line.option("-object", memory);
-        line.option("-device", "ivshmem-plain,memdev=counters");
+        line.option("-device", format!("ivshmem-plain,memdev=shared{index}"));
     }
-    if let Some(plugin) = &parts.plugin {
-        line.option("-plugin", plugin);
-    }
+    line.option("-plugin", &parts.plugin);
     line.0
 }
 
@@ -135,7 +139,7 @@ impl Line {
     }
 }
 
-/// A bare PC: only the devices that programs use and the clocks that the kernel needs.
+/// A PC with only the devices that programs use and the clocks that the kernel needs.
 fn machine(line: &mut Line, shape: &Shape) {
     for flag in ["-nodefaults", "-no-user-config", "-no-reboot"] {
         line.0.push(flag.into());
@@ -148,10 +152,10 @@ fn machine(line: &mut Line, shape: &Shape) {
     // x2APIC. With the memory-mapped registers of the older APIC, a CPU occasionally takes an
     // interrupt that the kernel never sees: it stays in service and blocks all later ones.
     line.option("-device", "intel-iommu,intremap=on,eim=on");
-    line.option("-accel", "tcg,thread=multi");
-    // With these CPU features, the kernel and C libraries use instructions for large copies that
-    // the emulator executes one byte at a time. The alternatives fill memory two to five times as
-    // fast here, and copy at least as fast.
+    line.option("-accel", "tcg,thread=single");
+    // Emulation moves a byte at a time in what these tell the kernel and C libraries to use for
+    // everything large. What they use without fills memory two to five times as fast here, and
+    // copies it at least as fast.
     line.option("-cpu", "max,erms=off,fsrm=off,fsrs=off,fzrm=off");
     // The nodes of a package are modelled as its dies, which share no cache.
     let dies = shape.nodes_per_package;
@@ -228,7 +232,7 @@ mod tests {
     fn words(machine: &str) -> Vec<String> {
         let (name, description) = named(machine).unwrap();
         let shape = Shape::new(&name, &description).unwrap();
-        let parts = Parts { disk: "/a,b".into(), ports: vec![4, 5, 6, 7], ..Parts::default() };
+        let parts = Parts { shared: vec![("/a,b".into(), 65536)], ..Parts::default() };
         qemu(&shape, &parts).iter().map(|word| word.to_string_lossy().into_owned()).collect()
     }
 
@@ -241,8 +245,7 @@ mod tests {
             "node,nodeid=1,memdev=memory1,initiator=0",
             "dist,src=0,dst=1,val=23",
             "hmat-lb,initiator=0,target=1,hierarchy=memory,data-type=access-latency,latency=250",
-            "if=none,id=disk,format=raw,cache=unsafe,werror=report,file=/a,,b",
-            "socket,id=stderr,fd=7",
+            "memory-backend-file,id=shared0,share=on,size=65536,mem-path=/a,,b",
         ] {
             assert!(all.iter().any(|word| word == expected), "{expected} is not in {all:?}");
         }
@@ -256,7 +259,7 @@ mod tests {
     #[test]
     fn the_users_words_come_last() {
         let line = kernel(&["numa_balancing=disable".to_owned()]);
-        assert!(line.ends_with("init=/.numapilot/numapilot-lab-init numa_balancing=disable"));
+        assert!(line.ends_with("rdinit=/.numapilot/numapilot-lab-init numa_balancing=disable"));
     }
 
     #[test]

@@ -1,16 +1,19 @@
-//! Finds QEMU, and checks its version and its support for plugins.
+//! Finds QEMU, and checks its version and whether the plugin can run in it.
 
 use std::env;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
+use numapilot_lab_init::{COMPLAINT, SUITABLE};
+
 use crate::LabError;
+use crate::run::checking_plugin;
 use crate::unpacked::Unpacked;
 
 /// QEMU's program for x86-64 machines.
 pub const PROGRAM: &str = "qemu-system-x86_64";
-/// The oldest version whose plugins can read the values of memory accesses.
-const OLDEST: (u32, u32) = (9, 1);
+/// The oldest version whose clock the plugin is known to replace correctly.
+const OLDEST: (u32, u32) = (10, 0);
 
 /// A usable QEMU.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,18 +74,23 @@ impl Emulator {
             let path = emulator.program;
             return Err(LabError::OldEmulator { path, version: version.to_owned(), oldest });
         }
-        // Tests a plugin that does not exist. A QEMU with plugin support fails to open the file;
-        // one without reports that it lacks the support. Without default devices it loads no
-        // modules, which might belong to an installed QEMU of another version.
-        let absent = "/nonexistent.so";
-        let output = emulator
-            .ask(&["-nodefaults", "-machine", "none", "-display", "none", "-plugin", absent])
-            .map_err(|e| broken(e.to_string()))?;
+        // Without default devices, QEMU loads no modules, which might belong to another version
+        // that is installed.
+        let nothing = ["-nodefaults", "-machine", "none", "-display", "none", "-plugin"];
+        let mut command = emulator.command();
+        command.args(nothing).arg(checking_plugin()?).stdin(Stdio::null());
+        let output = command.output().map_err(|e| broken(e.to_string()))?;
         let said = String::from_utf8_lossy(&output.stderr);
-        // GLib's message varies, but it contains the file name.
-        if !said.contains(absent) {
-            let said = said.lines().next().unwrap_or("no message").to_owned();
-            return Err(LabError::NoPlugins { path: emulator.program, said });
+        if !said.contains(SUITABLE) {
+            let complaint = said.lines().find_map(|line| line.strip_prefix(COMPLAINT));
+            let path = emulator.program;
+            return Err(match complaint {
+                Some(said) => LabError::UnsuitableEmulator { path, said: said.to_owned() },
+                None => {
+                    let said = said.lines().next().unwrap_or("no message").to_owned();
+                    LabError::NoPlugins { path, said }
+                }
+            });
         }
         emulator.version = version.to_owned();
         Ok(emulator)
@@ -150,12 +158,15 @@ mod tests {
             Emulator::check(pretend(directory.path(), version, plugin), None)
         };
         let new = "QEMU emulator version 10.0.2 (Debian)";
-        let loads = "qemu: Could not load plugin /nonexistent.so: cannot open shared object file";
+        let loads = SUITABLE;
         assert_eq!(check(new, loads).unwrap().version, "10.0.2");
         let error = check("QEMU emulator version 7.2.22", loads).unwrap_err().to_string();
-        assert!(error.contains("is version 7.2.22; the lab needs 9.1 or newer"), "{error}");
+        assert!(error.contains("is version 7.2.22; the lab needs 10.0 or newer"), "{error}");
         let error = check(new, "plugin interface not enabled in this build").unwrap_err();
         assert!(error.to_string().contains("built without plugins (plugin interface"), "{error}");
+        let error =
+            check(new, &format!("{COMPLAINT}no clock; get another")).unwrap_err().to_string();
+        assert!(error.ends_with("qemu-system-x86_64: no clock; get another"), "{error}");
         let error = check("segmentation fault", "").unwrap_err().to_string();
         assert!(error.contains("does not run"), "{error}");
         let error = Emulator::check(directory.path().join("nothing"), None).unwrap_err();

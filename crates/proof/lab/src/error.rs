@@ -38,6 +38,14 @@ pub enum LabError {
         /// The required version.
         oldest: String,
     },
+    /// The plugin cannot run in this QEMU.
+    #[error("{}: {said}", path.display())]
+    UnsuitableEmulator {
+        /// Path of QEMU.
+        path: PathBuf,
+        /// The plugin's message, with the remedy.
+        said: String,
+    },
     /// QEMU has no support for plugins.
     #[error("{} was built without plugins ({said}); {SETUP}", path.display())]
     NoPlugins {
@@ -77,14 +85,11 @@ pub enum LabError {
         /// The directories that were searched.
         searched: String,
     },
-    /// `mke2fs` is missing.
-    #[error("mke2fs makes the guest's disk and is not here; Debian: apt-get install e2fsprogs")]
-    NoMke2fs,
-    /// `mke2fs` failed.
-    #[error("mke2fs could not make the guest's disk: {said}")]
-    Mke2fs {
-        /// The message of `mke2fs`.
-        said: String,
+    /// A file for the guest has 4 GiB or more, which the archive's format cannot hold.
+    #[error("{} is too large: files of 4 GiB and more cannot be taken into a guest", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
     },
     /// A description cannot be emulated.
     #[error("machine {name}: {cause}")]
@@ -163,7 +168,7 @@ pub enum LabError {
         cause: io::Error,
     },
     /// QEMU ended before the program did.
-    #[error("QEMU ended early ({status}){}", last_words(said))]
+    #[error("QEMU ended early ({status}){}{}", emulator_remedy(said), last_words(said))]
     EmulatorEnded {
         /// QEMU's exit status.
         status: String,
@@ -206,20 +211,6 @@ pub enum LabError {
         /// The last lines of its console.
         console: String,
     },
-    /// The guest did not send the end of its program's output.
-    #[error(
-        "the guest hangs: its program ended with status {status}, but {seconds} s later the guest \
-         had not sent all of its output; run it again, on a less busy host if it happens often{}",
-        last_words(console)
-    )]
-    OutputMissing {
-        /// The program's status, or 128+n when signal n ended it.
-        status: u8,
-        /// The time limit.
-        seconds: u64,
-        /// The last lines of its console.
-        console: String,
-    },
     /// The program did not end in time.
     #[error("the program did not end within {seconds} s (--timeout){}", last_words(console))]
     Timeout {
@@ -238,7 +229,7 @@ pub enum LabError {
     },
     /// `lab setup` does not support this system.
     #[error(
-        "QEMU 9.1 or newer with plugins, and a kernel, can be fetched on Debian 12 and 13 only; \
+        "QEMU 10.0 with plugins, and a kernel, can be fetched on Debian 12 and 13 only; \
          {advice}"
     )]
     Unsupported {
@@ -288,9 +279,21 @@ fn remedy(error: &io::Error) -> &'static str {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "; free space there, or set XDG_CACHE_HOME to a file system with more"
         }
-        io::ErrorKind::FileTooLarge => "; give a smaller --disk",
+        io::ErrorKind::FileTooLarge => {
+            "; include less, or raise the limit of file sizes (ulimit -f)"
+        }
         io::ErrorKind::PermissionDenied => "; check its permissions",
         _ => "",
+    }
+}
+
+/// A remedy for an error that QEMU reports.
+fn emulator_remedy(said: &str) -> &'static str {
+    if said.contains("cannot set up guest memory") {
+        "; the host has too little memory: give a smaller --disk, or a machine with a smaller \
+         lab.memory_per_node"
+    } else {
+        ""
     }
 }
 

@@ -3,15 +3,15 @@
 //!
 //! ```text
 //!  Description --Shape::new--> Shape --command_line--> qemu-system-x86_64 -numa ... -plugin ...
-//!                                                        | disk: image::build (mke2fs -d)
-//!                                                        | ports: stdin, stdout, stderr, control
+//!                                                        | initramfs: image::build
+//!                                                        | plugin: clock, streams, mailbox
 //!  Lab::find (emulator, kernel, plugin, process 1)       v
 //!     '--------------- run ----------------------> guest: numapilot-lab-init runs the program
 //! ```
 //!
-//! A running lab has no named files: the disk image, the counters and the ports are descriptors
-//! that only this process and its QEMU hold, and QEMU ends with this process. So nothing is left
-//! behind, however the lab ends.
+//! A running lab has no named files: the initramfs, the counters, the mailbox and the sockets are
+//! descriptors that only this process and its QEMU hold, and QEMU ends with this process. So
+//! nothing is left behind, however the lab ends.
 #![forbid(unsafe_code)]
 
 pub mod command_line;

@@ -10,8 +10,8 @@ use crate::LabError;
 
 /// QEMU's limit (`MAX_NODES`).
 const MAX_NODES: usize = 128;
-/// The limit of a PC without `x2apic` interrupt remapping (`max_cpus` of q35 is 288 or more, but
-/// every emulated CPU is a thread of the host).
+/// The largest number of CPUs of a shape: APIC IDs of eight bits address no more. The timing model
+/// has a lower limit of its own (`Model::from_description`).
 const MAX_CPUS: u32 = 255;
 
 /// The machine that the guest sees.
@@ -145,19 +145,6 @@ impl Shape {
             })
         });
         Layout { cpus: places.collect(), ranges }
-    }
-
-    /// The ID of each CPU's local APIC, which QEMU composes from the CPU's location: bits for the
-    /// core, the die and the package, from the lowest (`apicid_from_topo_ids`).
-    #[must_use]
-    pub fn apic_ids(&self) -> Vec<u32> {
-        let bits = |count: u32| count.next_power_of_two().ilog2();
-        let (core_bits, die_bits) = (bits(self.cpus_per_node), bits(self.nodes_per_package));
-        let id = |CpuPlace { core, package, .. }: &CpuPlace| {
-            let (die, core) = (core / self.cpus_per_node, core % self.cpus_per_node);
-            package << (die_bits + core_bits) | die << core_bits | core
-        };
-        self.layout().cpus.iter().map(id).collect()
     }
 
     /// Nodes with CPUs.

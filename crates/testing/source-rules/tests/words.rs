@@ -10,7 +10,7 @@ use numapilot_source_rules::tokens::{is_name, tokens};
 
 /// Retired words, each with the term that replaces it. Words are compared in lower case; one with a
 /// space stands for consecutive parts of a name.
-const RETIRED: [(&str, &str); 26] = [
+const RETIRED: [(&str, &str); 27] = [
     ("agenda", "trial queue"),
     ("besides", "implicit includes"),
     ("carrier", "controllers and links"),
@@ -37,6 +37,7 @@ const RETIRED: [(&str, &str); 26] = [
     ("sit down", "pin"),
     ("stand up", "unpin"),
     ("surroundings", "run context"),
+    ("turnstile", "schedule"),
 ];
 
 /// The words of a name; they are the same for `sit_down`, `SitDown` and `SIT_DOWN`.

@@ -10,7 +10,7 @@ use numapilot_lab_model::Model;
 use numapilot_topology::description::named;
 
 /// The machine options that `lab run` and `lab shell` share.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct MachineArgs {
     /// The machine: a name of `lab list`, or a description file.
     #[arg(short, long, value_name = "NAME|FILE")]
@@ -19,55 +19,82 @@ pub struct MachineArgs {
     /// repeated.
     #[arg(long, value_name = "PATH|PROGRAM")]
     include: Vec<OsString>,
-    /// Space for files that the guest writes.
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
+    /// Space for files that the guest writes. The guest's files are in memory: its first node gets
+    /// this much in addition.
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
     disk: u64,
     /// Append to the kernel's command line; may be repeated.
     #[arg(long, value_name = "TEXT")]
     append: Vec<String>,
-    /// Transparent huge pages in the guest.
+    /// Transparent huge pages in the guest [default: the kernel's].
     #[arg(long, value_name = "WHEN", value_parser = ["always", "madvise", "never"])]
     thp: Option<String>,
-    /// Automatic NUMA balancing in the guest: on, off or tiering.
+    /// Automatic NUMA balancing (AutoNUMA) in the guest: on, off or tiering [default: the
+    /// kernel's].
     #[arg(long, value_name = "MODE", value_parser = balancing)]
     numa_balancing: Option<u8>,
-    /// Weights of the nodes for weighted interleave, as in 0=3,1=1.
+    /// Divide the scan delay and the scan periods of AutoNUMA by N. By default, the kernel first
+    /// scans a program's pages after 1 s on the guest's clock, and then every 1 to 60 s: too rarely
+    /// for a program that runs for less than a second. --time-scale shortens these times too, and
+    /// both factors multiply [default: 1].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    autonuma_scale: Option<u64>,
+    /// Run the guest's clocks N times as fast as simulated time, so that ticks, timers, AutoNUMA
+    /// and daemons act N times as often for the same amount of work. The reported figures are in
+    /// simulated time. Every clock that a program reads in the guest (clock_gettime, the time stamp
+    /// counter, the time of day) is scaled: a duration that a program prints is N times the
+    /// simulated one, and a sleep of 1 s takes 1/N simulated seconds. With 1, a program reads
+    /// simulated time.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    time_scale: u64,
+    /// Length of a scheduling quantum, which limits the difference between the clocks of the CPUs,
+    /// to measure how much the figures depend on it [default: 5us].
+    #[arg(long, hide = true, value_name = "TIME", value_parser = duration)]
+    quantum: Option<Duration>,
+    /// Weights of the nodes for weighted interleave, as in 0=3,1=1 [default: the kernel's].
     #[arg(long, value_name = "NODE=WEIGHT", value_delimiter = ',', value_parser = weight)]
     weights: Vec<NodeWeight>,
     /// Run as this user, by name or number [default: root].
     #[arg(long, value_name = "USER", value_parser = user)]
     user: Option<numapilot_lab::User>,
-    /// Do not count, so there are no figures: faster for one thread, often slower for many.
+    /// Do not model caches, TLBs and memory: only instructions take time, no figures are reported,
+    /// and the guest runs faster.
     #[arg(long)]
     no_model: bool,
-    /// The longest time that booting may take.
+    /// Give up if the guest has not booted within this time on the host's clock.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
     boot_timeout: Duration,
 }
 
 impl MachineArgs {
     /// The request to run `command` on this machine.
+    ///
+    /// # Errors
+    /// The machine is unknown, or cannot be emulated.
     pub fn request(
         self,
         command: Vec<OsString>,
         timeout: Option<Duration>,
         streams: Streams,
+        seed: u64,
     ) -> anyhow::Result<Request> {
         let (name, description) = named(&self.machine)?;
         let shape = Shape::new(&name, &description)?;
-        let model = match self.no_model {
-            true => None,
-            false => Some(Model::from_description(&description, &shape.layout())?),
-        };
+        let model = Model::from_description(&description, &shape.layout())?;
         Ok(Request {
             shape,
+            seed,
+            time_scale: self.time_scale,
+            quantum: self.quantum,
             model,
+            counts: !self.no_model,
             command,
             include: self.include,
             append: self.append,
             tuning: Tuning {
                 thp: self.thp,
                 numa_balancing: self.numa_balancing,
+                autonuma_scale: self.autonuma_scale,
                 weights: self.weights.iter().map(|w| (w.node, w.weight)).collect(),
             },
             user: self.user,

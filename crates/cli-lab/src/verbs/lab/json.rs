@@ -1,14 +1,17 @@
 //! The figures of a run as JSON.
 
-use numapilot_lab::{Outcome, Shape};
+use numapilot_lab::{Outcome, Request};
 use numapilot_lab_model::Region;
 use serde::Serialize;
 
-/// `lab run --json`.
+/// The output of `lab run --json`. All times but those of the host (`boot_seconds`,
+/// `host_seconds`) are simulated.
 #[derive(Serialize)]
 pub struct Json<'a> {
     machine: &'a str,
     exit_status: u8,
+    seed: u64,
+    time_scale: u64,
     boot_seconds: f64,
     host_seconds: f64,
     regions: Vec<RegionJson<'a>>,
@@ -25,19 +28,21 @@ struct RegionJson<'a> {
 }
 
 impl<'a> Json<'a> {
-    /// Describes the outcome of a run on a machine.
-    pub fn new(shape: &'a Shape, outcome: &'a Outcome) -> Self {
+    /// The outcome of a request, as JSON.
+    pub fn new(request: &'a Request, outcome: &'a Outcome) -> Self {
         let regions = outcome.report.iter().flat_map(|report| &report.regions);
         Self {
-            machine: &shape.name,
+            machine: &request.shape.name,
             exit_status: outcome.status,
+            seed: request.seed,
+            time_scale: request.time_scale,
             boot_seconds: outcome.boot.as_secs_f64(),
             host_seconds: outcome.wall.as_secs_f64(),
             regions: regions
                 .map(|region| RegionJson {
                     simulated_seconds: region.seconds,
                     traffic: traffic(region),
-                    tlb_misses: region.tlb_4k_misses + region.tlb_2m_misses,
+                    tlb_misses: region.all.tlb_4k_misses + region.all.tlb_2m_misses,
                     region,
                 })
                 .collect(),
@@ -47,6 +52,6 @@ impl<'a> Json<'a> {
 
 /// DRAM accesses: a row for the CPU's node, a column for the home node.
 pub fn traffic(region: &Region) -> Vec<Vec<u64>> {
-    let rows = region.dram_reads.iter().zip(&region.dram_writes);
+    let rows = region.all.dram_reads.iter().zip(&region.all.dram_writes);
     rows.map(|(reads, writes)| reads.iter().zip(writes).map(|(r, w)| r + w).collect()).collect()
 }

@@ -6,6 +6,7 @@ mod list;
 mod mark;
 mod probe;
 mod run;
+mod seeds;
 mod setup;
 mod shell;
 pub mod svg;

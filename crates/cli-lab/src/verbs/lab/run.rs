@@ -14,6 +14,7 @@ use numapilot_lab::{Lab, Streams};
 use numapilot_topology::description::machine_named;
 
 use super::args::MachineArgs;
+use super::seeds::{self, OneOfSeeds};
 use super::{json, svg, text};
 
 /// Arguments of `lab run`.
@@ -21,9 +22,24 @@ use super::{json, svg, text};
 pub struct Args {
     #[command(flatten)]
     machine: MachineArgs,
-    /// End the machine after this time, counted from the program's start.
+    /// End the machine after this time on the host's clock, counted from the program's start
+    /// [default: no limit].
     #[arg(long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
+    /// Seed of what differs between repetitions on hardware: the guest's random numbers, and the
+    /// start of the program relative to the kernel's ticks. Two runs of the same command with the
+    /// same files and the same seed give the same figures, on any host and under any load, unless
+    /// the program reads standard input or receives signals from outside.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Repeat the run with the seeds 1 to N, with as many guests at a time as the host's CPUs and
+    /// free memory allow. Prints the median, minimum and maximum of each figure, and the program's
+    /// output with seed 1.
+    #[arg(long, value_name = "N", conflicts_with_all = ["seed", "no_model", "svg"], value_parser = clap::value_parser!(u64).range(2..=1000))]
+    seeds: Option<u64>,
+    // How a run with several seeds starts each of its runs.
+    #[arg(long, hide = true)]
+    one_of_seeds: Option<OneOfSeeds>,
     /// Print the figures as JSON, on standard output after the program's output.
     #[arg(long, conflicts_with = "no_model")]
     json: bool,
@@ -39,34 +55,38 @@ pub struct Args {
 }
 
 impl Args {
-    pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+    pub fn run(mut self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        if let Some(OneOfSeeds { seed, file }) = self.one_of_seeds.take() {
+            (self.seed, self.seeds) = (seed, None);
+            (self.json, self.output) = (true, Some(file));
+        }
         for path in self.output.iter().chain(&self.svg) {
             file::check(path, Existing::Replace)?;
         }
         let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
         let title = format!("'{}'", words.join(" "));
-        let machine = machine_named(&self.machine.machine)?;
-        let request = self.machine.request(self.command, self.timeout, Streams::Pipes)?;
-        let outcome = Lab::find()?.run(&request)?;
-        if outcome.boots > 1 {
-            let boots = outcome.boots;
-            terminal.warn(format_args!(
-                "the guest ran after {boots} boots: in the others it or QEMU failed"
-            ));
+        if let Some(seeds) = self.seeds {
+            let result = seeds::run(terminal, &title, seeds, self.json)?;
+            if let Some(text) = result.text {
+                keep_status(terminal, self.write(terminal, &text));
+            }
+            return Ok(result.status);
         }
+        let machine = machine_named(&self.machine.machine)?;
+        let request = self.machine.clone().request(
+            self.command.clone(),
+            self.timeout,
+            Streams::Pipes,
+            self.seed,
+        )?;
+        let outcome = Lab::find()?.run(&request)?;
         if let Some(counted) = &outcome.report {
             let text = if self.json {
-                serde_json::to_string_pretty(&json::Json::new(&request.shape, &outcome))? + "\n"
+                serde_json::to_string_pretty(&json::Json::new(&request, &outcome))? + "\n"
             } else {
                 text::tables(&title, &request.shape, counted)
             };
-            let written = match &self.output {
-                Some(path) => file::put(path, &text, Existing::Replace),
-                None if self.json => put(terminal.out(), &text, "standard output"),
-                // Standard output belongs to the program, as with `stat`.
-                None => put(terminal.err(), &text, "standard error"),
-            };
-            keep_status(terminal, written);
+            keep_status(terminal, self.write(terminal, &text));
         }
         let whole = outcome.report.as_ref().and_then(|report| report.regions.first());
         if let (Some(path), Some(region)) = (&self.svg, whole) {
@@ -74,6 +94,16 @@ impl Args {
             keep_status(terminal, file::put(path, &picture, Existing::Replace));
         }
         Ok(ExitCode::from(outcome.status))
+    }
+
+    /// Writes the figures where they were asked for.
+    fn write(&self, terminal: &Terminal, text: &str) -> anyhow::Result<()> {
+        match &self.output {
+            Some(path) => file::put(path, text, Existing::Replace),
+            None if self.json => put(terminal.out(), text, "standard output"),
+            // Standard output belongs to the program, as with `stat`.
+            None => put(terminal.err(), text, "standard error"),
+        }
     }
 }
 

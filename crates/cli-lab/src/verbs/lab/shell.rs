@@ -29,7 +29,7 @@ impl Args {
         let size = size.map_or(WindowSize { rows: 24, columns: 80 }, |(width, height)| {
             WindowSize { rows: height.0, columns: width.0 }
         });
-        let request = self.machine.request(self.command, None, Streams::Terminal(size))?;
+        let request = self.machine.request(self.command, None, Streams::Terminal(size), 1)?;
         let name = &request.shape.name;
         // A closed standard error must not end the shell.
         let _ = writeln!(

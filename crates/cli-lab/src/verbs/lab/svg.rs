@@ -58,9 +58,9 @@ fn figures(region: &Region) -> String {
     let percent = |value: Option<f64>| value.map_or("none".to_owned(), share);
     format!(
         "local access ratio {}, controller imbalance {}, mean DRAM latency {}",
-        percent(region.local_access_ratio),
+        percent(region.all.local_access_ratio),
         percent(region.controller_imbalance),
-        region.mean_latency_ns.map_or("none".to_owned(), |ns| format!("{ns:.0} ns")),
+        region.all.mean_latency_ns.map_or("none".to_owned(), |ns| format!("{ns:.0} ns")),
     )
 }
 
@@ -151,7 +151,7 @@ fn share(ratio: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use numapilot_lab_model::{LinkTraffic, NodeTraffic};
+    use numapilot_lab_model::{Counts, LinkTraffic, NodeTraffic};
     use numapilot_topology::description::machine_named;
 
     use super::*;
@@ -194,7 +194,7 @@ mod tests {
         let region = Region {
             nodes: vec![node(0.7), node(0.3), node(0.0), node(0.0)],
             links: vec![link(0, 1, 900), link(0, 2, 100)],
-            local_access_ratio: Some(0.25),
+            all: Counts { local_access_ratio: Some(0.25), ..Counts::default() },
             ..Region::default()
         };
         let document = draw(&machine, "w1", &region);

@@ -1,13 +1,16 @@
-//! The figures of a run as tables, laid out like those of `stat`.
+//! The figures of a run as tables.
 
 use std::fmt::Write;
 
-use numapilot_cli_kit::columns::{COMMENT, NAME, NOT_SUPPORTED, VALUE, grouped, percent};
+use numapilot_cli_kit::columns::{NAME, grouped, percent};
 use numapilot_cli_kit::terminal::{seconds, table};
 use numapilot_lab::Shape;
-use numapilot_lab_model::{Region, Report};
+use numapilot_lab_model::{Counts, Region, Report};
 
 use super::json::traffic;
+
+/// Width of the column for a mode.
+const MODE: usize = 15;
 
 /// The tables of all regions, one after the other.
 pub fn tables(command: &str, shape: &Shape, report: &Report) -> String {
@@ -24,72 +27,82 @@ fn one(command: &str, shape: &Shape, region: &Region) -> String {
             format!("\n NUMA figures of region {name}{times}{open} on {}:\n\n", shape.name)
         }
     };
-    let mut row = |value: Option<String>, name: &str, comment: Option<String>| {
-        let value = value.unwrap_or_else(|| NOT_SUPPORTED.to_owned());
-        let comment = comment.map_or(String::new(), |c| format!("# {c}"));
-        let line = format!("{value:>VALUE$}   {name:<NAME$} {comment:<COMMENT$}");
-        text += line.trim_end();
-        text.push('\n');
+    text += &line("", ["all", "user", "kernel"].map(str::to_owned), None);
+    let Region { all, user, kernel, .. } = region;
+    let modes = [all, user, kernel];
+    let counts = |of: fn(&Counts) -> u64| modes.map(|counts| grouped(of(counts) as f64));
+    let figures = |of: fn(&Counts) -> Option<f64>, text: fn(f64) -> String| {
+        modes.map(|counts| of(counts).map_or("-".to_owned(), text))
     };
-    let count = |n: u64| Some(grouped(n as f64));
-    let ns = |value: Option<f64>| value.map(|v| format!("{v:.1} ns"));
-    let dram = region.local_accesses + region.remote_accesses;
-    row(Some(seconds(region.cpu_seconds)), "cpu", cpus_used(region));
-    row(count(region.cycles), "cycles", None);
-    row(
-        count(region.instructions),
-        "instructions",
-        region.ipc.map(|v| format!("{v:.2} per cycle")),
-    );
-    row(
-        count(region.reads + region.writes),
-        "accesses",
-        share(region.writes, region.reads + region.writes, "writes"),
-    );
-    row(
-        count(region.last_level_misses),
-        "cache-misses",
-        region.mpki.map(|v| format!("{v:.2} per 1000 instructions")),
-    );
-    row(
-        count(region.tlb_4k_misses + region.tlb_2m_misses),
-        "tlb-misses",
-        Some(format!("{} on 2 MiB pages", grouped(region.tlb_2m_misses as f64))),
-    );
-    row(count(region.invalidations), "invalidations", None);
-    row(
-        count(sum(&region.transfers)),
-        "cache-transfers",
-        Some("lines from other caches".to_owned()),
-    );
-    row(count(dram), "dram-accesses", region.maptu.map(|v| format!("{v:.2} per microsecond")));
-    row(count(region.local_accesses), "local-accesses", region.local_access_ratio.map(percent));
-    row(
-        count(region.remote_accesses),
-        "remote-accesses",
-        share(region.remote_accesses, dram, "of all"),
-    );
-    row(region.controller_imbalance.map(percent), "controller-imbalance", None);
-    row(
-        region.link_usage.map(percent),
-        "link-usage",
-        region.link_imbalance.map(|v| format!("imbalance {}", percent(v))),
-    );
-    row(
-        ns(region.mean_latency_ns),
-        "dram-latency",
-        region.mean_queue_ns.map(|v| format!("{v:.1} ns of it in queues")),
-    );
-    row(ns(region.p99_latency_ns), "dram-latency-p99", None);
+    let whole = |value: Option<f64>, text: fn(f64) -> String| {
+        [value.map_or("-".to_owned(), text), String::new(), String::new()]
+    };
+    let ns = |value: f64| format!("{value:.1} ns");
+    let dram = |counts: &Counts| counts.local_accesses + counts.remote_accesses;
+    let rows: [(&str, [String; 3], Option<String>); 17] = [
+        ("cpu", modes.map(|counts| seconds(counts.cpu_seconds)), cpus_used(region)),
+        ("cycles", counts(|c| c.cycles), None),
+        ("instructions", counts(|c| c.instructions), all.ipc.map(|v| format!("{v:.2} per cycle"))),
+        (
+            "accesses",
+            counts(|c| c.reads + c.writes),
+            share(all.writes, all.reads + all.writes, "writes"),
+        ),
+        (
+            "cache-misses",
+            counts(|c| c.last_level_misses),
+            all.mpki.map(|v| format!("{v:.2} per 1000 instructions")),
+        ),
+        (
+            "tlb-misses",
+            counts(|c| c.tlb_4k_misses + c.tlb_2m_misses),
+            Some(format!("{} on 2 MiB pages", grouped(all.tlb_2m_misses as f64))),
+        ),
+        ("invalidations", counts(|c| c.invalidations), None),
+        (
+            "cache-transfers",
+            counts(|c| sum(&c.transfers)),
+            Some("lines from other caches".to_owned()),
+        ),
+        (
+            "dram-accesses",
+            modes.map(|counts| grouped(dram(counts) as f64)),
+            region.maptu.map(|v| format!("{v:.2} per microsecond")),
+        ),
+        ("local-accesses", counts(|c| c.local_accesses), None),
+        (
+            "remote-accesses",
+            counts(|c| c.remote_accesses),
+            share(all.remote_accesses, dram(all), "of all"),
+        ),
+        ("local-access-ratio", figures(|c| c.local_access_ratio, percent), None),
+        (
+            "dram-latency",
+            figures(|c| c.mean_latency_ns, ns),
+            all.mean_queue_ns.map(|v| format!("{v:.1} ns of it in queues")),
+        ),
+        ("dram-latency-p99", figures(|c| c.p99_latency_ns, ns), None),
+        ("controller-imbalance", whole(region.controller_imbalance, percent), None),
+        ("link-usage", whole(region.link_usage, percent), None),
+        ("link-imbalance", whole(region.link_imbalance, percent), None),
+    ];
+    text.extend(rows.map(|(name, values, comment)| line(name, values, comment)));
     text += &nodes(region);
     text += &links(region);
-    let _ = writeln!(text, "\n{:>VALUE$}   simulated", seconds(region.seconds));
+    let _ = writeln!(text, "\n  {} simulated", seconds(region.seconds));
     text
+}
+
+/// A row of figures: of both modes together, of user mode, and of the kernel.
+fn line(name: &str, [all, user, kernel]: [String; 3], comment: Option<String>) -> String {
+    let comment = comment.map_or(String::new(), |c| format!("   # {c}"));
+    let figures = format!("  {name:<NAME$}{all:>MODE$}{user:>MODE$}{kernel:>MODE$}{comment}");
+    format!("{}\n", figures.trim_end())
 }
 
 fn cpus_used(region: &Region) -> Option<String> {
     (region.seconds > 0.0)
-        .then(|| format!("{:.2} CPUs utilized", region.cpu_seconds / region.seconds))
+        .then(|| format!("{:.2} CPUs utilized", region.all.cpu_seconds / region.seconds))
 }
 
 fn share(part: u64, whole: u64, of: &str) -> Option<String> {

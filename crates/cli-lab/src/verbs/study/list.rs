@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::args::{Scale, Which};
 use super::entry::Entry;
-use super::jobs::Jobs;
+use crate::jobs::Jobs;
 
 /// Arguments of `study list`.
 #[derive(clap::Args)]

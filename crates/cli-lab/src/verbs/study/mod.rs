@@ -2,7 +2,6 @@
 
 mod args;
 mod entry;
-mod jobs;
 mod lab;
 mod list;
 mod progress;

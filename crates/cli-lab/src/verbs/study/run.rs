@@ -17,9 +17,9 @@ use serde::Serialize;
 
 use super::args::{Scale, Which};
 use super::entry::Entry;
-use super::jobs::Jobs;
 use super::progress::Progress;
 use super::{LONGEST, text};
+use crate::jobs::Jobs;
 use crate::programs;
 
 /// Arguments of `study run`.

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use numapilot_cli_kit::terminal::Terminal;
 use numapilot_place::{Options, Plan, Prepared, Supervisor, Targets, prepare_targets};
+use numapilot_sys::mark;
 
 use super::args::Args;
 use super::notices::{announce, finish};
@@ -44,6 +45,7 @@ impl Args {
             return dry_run(terminal, std::iter::once(&prepared));
         }
         if !prepared.needs_supervision() && !watch.is_wanted(&prepared) {
+            mark::begin_program();
             return Err(prepared.exec().into());
         }
         processes::prefer(
@@ -51,6 +53,7 @@ impl Args {
             "neither can threads be placed from outside nor can the plan's effects be seen",
         );
         let supervisor = Supervisor::new()?;
+        mark::begin_program();
         let running = prepared.spawn(|_| {})?;
         let effects = watch.start(terminal, &prepared, running.pid(), "");
         let ends = supervisor.wait(vec![running])?;

@@ -47,7 +47,8 @@ pub fn report(
     let deviation = deviation(Metric::Seconds, statistics).unwrap_or_default();
     let _ = writeln!(text, "\n{}", format!("{elapsed:>VALUE$}   elapsed  {deviation}").trim_end());
     if figures.value(Metric::SimulatedSeconds).is_some() {
-        text += "\n (cycles to DRAM latency are counted by the lab: machine-wide, in user mode)\n";
+        text +=
+            "\n (cycles to DRAM latency are counted by the lab: machine-wide, with the kernel)\n";
     }
     for holder in held {
         let holder = printable(&holder.to_string());

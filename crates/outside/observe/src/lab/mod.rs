@@ -2,7 +2,7 @@
 //!
 //! `numapilot lab` gives its guests a PCI device whose BAR 2 is shared memory (`ivshmem-plain`,
 //! 1af4:1110; the layout is in `numapilot-lab-pmu`). Root can map it through sysfs
-//! (Documentation/PCI/sysfs-pci.rst). It counts user mode of the whole guest, not of one process.
+//! (Documentation/PCI/sysfs-pci.rst). It counts the whole guest with its kernel, not one process.
 
 use std::fs::{self, File};
 use std::io;
@@ -213,7 +213,7 @@ impl LabCounters {
 mod tests {
     use std::sync::atomic::AtomicU64;
 
-    use numapilot_lab_pmu::{Link, Shape};
+    use numapilot_lab_pmu::{Link, Mode, Shape};
 
     use super::*;
 
@@ -242,7 +242,7 @@ mod tests {
         let before = now();
         let none = now().derived_since(&before);
         assert!(none.values().all(Result::is_err), "{none:?}");
-        let cpu = pmu.counters(0).unwrap();
+        let cpu = pmu.counters(0, Mode::User).unwrap();
         cpu.add_at(Vector::DramReads, 0, 3000);
         cpu.add_at(Vector::DramReads, 1, 1000);
         cpu.add_at(Vector::LinkLines, 1, 1000);

@@ -8,16 +8,18 @@ use rustix::mount::{MountFlags, mount};
 use super::Trouble;
 
 /// Types and mount points, in the order of mounting.
-const FILE_SYSTEMS: [(&str, &str); 6] = [
+const FILE_SYSTEMS: [(&str, &str); 7] = [
     ("proc", "/proc"),
     ("sysfs", "/sys"),
+    ("debugfs", "/sys/kernel/debug"),
     ("devtmpfs", "/dev"),
     ("devpts", "/dev/pts"),
     ("tmpfs", "/dev/shm"),
     ("cgroup2", "/sys/fs/cgroup"),
 ];
 
-/// Mounts them. The image has the directories of the root, and the kernel makes those in `/sys`.
+/// Mounts the file systems. The image has the mount points in the root, the kernel makes those in
+/// `/sys`, and this function makes those in `/dev`.
 pub fn mount_all() -> Result<(), Trouble> {
     for (kind, place) in FILE_SYSTEMS {
         if place.starts_with("/dev/") {

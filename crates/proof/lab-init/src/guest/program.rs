@@ -3,36 +3,37 @@
 use std::env;
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
+use numapilot_lab_init::mailbox::Operation;
 use numapilot_lab_init::{DIRECTORY, Order, Report, TASK_FILE, Task};
 use numapilot_sys::mark;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, wait};
 
 use super::ports::Ports;
-use super::streams::{Outgoing, incoming};
+use super::streams::{Outgoing, incoming, pipe};
 use super::terminal::Terminal;
 use super::{Trouble, settings};
 
-/// Runs the task's program, and returns its status, or 128+n.
+/// Runs the task's program. Returns its exit status, or 128+n if signal n ended it.
 pub fn run(ports: &Ports) -> Result<u8, Trouble> {
     let path = Path::new(DIRECTORY).join(TASK_FILE);
     let bytes = fs::read(&path).map_err(Trouble::at::<io::Error>("cannot read", &path))?;
     let task = Task::from_bytes(&bytes)?;
     settings::identity(&task.hostname)?;
-    settings::keep_khugepaged_asleep()?;
     settings::apply(&task.settings)?;
     // Done here and not in the child, because the program's user may lack permission, as with sudo.
     env::set_current_dir(&task.directory)
         .map_err(Trouble::at::<io::Error>("cannot go to", &task.directory))?;
     let mut command = command(&task);
-    let ended = Arc::new(AtomicBool::new(false));
+    let (ended, end) = pipe()?;
     let mut streams = Streams::open(&task, ports, &mut command, &ended)?;
+    thread::sleep(Duration::from_nanos(task.delay_ns));
     mark::begin_whole();
     let child = command.spawn().map_err(|source| Trouble::Program {
         program: task.program.display().to_string(),
@@ -44,18 +45,17 @@ pub fn run(ports: &Ports) -> Result<u8, Trouble> {
     if let Some(terminal) = &streams.terminal {
         terminal.foreground(pid)?;
     }
-    ports.control.report(&Report::Started)?;
-    let orders = ports.control.orders()?;
+    ports.report(&Report::Started)?;
+    let orders = ports.orders();
     let output = std::mem::take(&mut streams.output);
-    let closers: Vec<_> = output.iter().map(Outgoing::closer).collect();
     thread::spawn(move || {
         for order in orders {
-            obey(order, pid, &closers, streams.terminal.as_ref());
+            obey(order, pid, streams.terminal.as_ref());
         }
     });
     let status = reap_until(pid)?;
     mark::end_whole();
-    ended.store(true, Ordering::Release);
+    drop(end);
     output.into_iter().for_each(Outgoing::finish);
     Ok(status)
 }
@@ -86,34 +86,34 @@ impl Streams {
         task: &Task,
         ports: &Ports,
         command: &mut Command,
-        ended: &Arc<AtomicBool>,
+        ended: &OwnedFd,
     ) -> Result<Self, Trouble> {
-        let again = |file: &fs::File| file.try_clone().map_err(Trouble::at("cannot open", "port"));
         if let Some(size) = task.terminal {
             let terminal = Terminal::open(size)?;
+            let again = |file: &fs::File| {
+                file.try_clone().map_err(Trouble::at("cannot open", "the terminal"))
+            };
             command.stdin(again(&terminal.0)?);
             command.stdout(again(&terminal.0)?);
             command.stderr(again(&terminal.0)?);
             return Ok(Self { output: Vec::new(), terminal: Some(terminal) });
         }
-        let (stdout, out) = Outgoing::start(again(&ports.stdout)?, Arc::clone(ended))?;
-        let (stderr, err) = Outgoing::start(again(&ports.stderr)?, Arc::clone(ended))?;
-        command.stdin(incoming(again(&ports.stdin)?)?).stdout(stdout).stderr(stderr);
+        let start = |stream| {
+            let ended = ended.try_clone().map_err(Trouble::at("cannot copy", "a descriptor"))?;
+            Outgoing::start(ports.clone(), stream, ended)
+        };
+        let ((stdout, out), (stderr, err)) = (start(Operation::Stdout)?, start(Operation::Stderr)?);
+        command.stdin(incoming(ports.clone())?).stdout(stdout).stderr(stderr);
         Ok(Self { output: vec![out, err], terminal: None })
     }
 }
 
-fn obey(order: Order, program: Pid, closers: &[Arc<AtomicBool>], terminal: Option<&Terminal>) {
+fn obey(order: Order, program: Pid, terminal: Option<&Terminal>) {
     match order {
         Order::Signal(number) => {
             if let Some(signal) = Signal::from_named_raw(number) {
                 // The program may have ended in the meantime.
                 let _ = kill_process_group(program, signal);
-            }
-        }
-        Order::Close { stderr } => {
-            if let Some(closed) = closers.get(usize::from(stderr)) {
-                closed.store(true, Ordering::Release);
             }
         }
         Order::Size(size) => {

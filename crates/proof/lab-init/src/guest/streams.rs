@@ -1,91 +1,80 @@
-//! Copies the program's input and output between its pipes and the ports.
-//!
-//! The program does not get the ports themselves, because a port can be opened only once, and
-//! programs reopen `/dev/stderr`.
+//! Copies the program's input and output between its pipes and the host.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-use numapilot_lab_init::frame;
+use numapilot_lab_init::mailbox::{MOST, Operation};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Trouble;
+use super::ports::Ports;
 
-/// The interval for checking a stream whose program has ended while other processes hold it open.
-const GLANCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-
-/// Copies the program's output to a port.
-pub struct Outgoing {
-    copier: JoinHandle<()>,
-    closed: Arc<AtomicBool>,
-}
+/// A thread that copies one output of the program to the host.
+pub struct Outgoing(JoinHandle<()>);
 
 impl Outgoing {
-    /// Starts copying, and returns the end that the program writes to. `ended` is set when the
-    /// program is gone: later output of its children is lost, as it would be for a caller that
-    /// waited for the program.
-    pub fn start(port: File, ended: Arc<AtomicBool>) -> Result<(OwnedFd, Self), Trouble> {
+    /// Starts copying; returns the end of the pipe that the program writes to. When the other end
+    /// of `ended` is closed, the program has ended: available output is still copied, but later
+    /// output of other processes is lost, as it would be to a caller that waited for the program
+    /// only.
+    pub fn start(
+        ports: Ports,
+        stream: Operation,
+        ended: OwnedFd,
+    ) -> Result<(OwnedFd, Self), Trouble> {
         let (read, write) = pipe()?;
-        let closed = Arc::new(AtomicBool::new(false));
-        let stop = Arc::clone(&closed);
         let copier = thread::spawn(move || {
-            if let Err(error) = copy_out(File::from(read), port, &ended, &stop) {
+            if let Err(error) = copy_out(File::from(read), &ports, stream, &ended) {
                 eprintln!("output is lost: {error}");
             }
         });
-        Ok((write, Self { copier, closed }))
-    }
-
-    /// A flag to set when the reader is gone: then the program gets SIGPIPE, as it would with a
-    /// plain pipe.
-    pub fn closer(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.closed)
+        Ok((write, Self(copier)))
     }
 
     /// Waits until all output has been passed to the host.
     pub fn finish(self) {
-        // A panic of the copying thread is on the console already.
-        let _ = self.copier.join();
+        // A panic of the copier was printed on the console.
+        let _ = self.0.join();
     }
 }
 
-fn copy_out(
-    mut pipe: File,
-    mut port: File,
-    ended: &AtomicBool,
-    closed: &AtomicBool,
-) -> io::Result<()> {
-    let mut buffer = vec![0; frame::LONGEST];
-    while !closed.load(Ordering::Acquire) {
-        let over = ended.load(Ordering::Acquire);
-        let mut fds = [PollFd::new(&pipe, PollFlags::IN)];
-        let ready = poll(&mut fds, Some(&GLANCE))? > 0;
-        if !ready && over {
-            break;
-        }
-        if ready {
+fn copy_out(mut pipe: File, ports: &Ports, stream: Operation, ended: &OwnedFd) -> io::Result<()> {
+    let mut buffer = vec![0; MOST];
+    let mut is_over = false;
+    loop {
+        let mut fds = [PollFd::new(&pipe, PollFlags::IN), PollFd::new(ended, PollFlags::empty())];
+        poll(&mut fds, is_over.then_some(&Timespec::default()))?;
+        let [is_ready, gone] = fds.map(|fd| !fd.revents().is_empty());
+        if is_ready {
             match pipe.read(&mut buffer)? {
-                0 => break,
-                read => frame::write(&mut port, &buffer[..read])?,
+                0 => return Ok(()),
+                read => match ports.write(stream, &buffer[..read]) {
+                    // The host's reader has closed the stream. Closing the pipe sends SIGPIPE to a
+                    // program that writes on, as it would without a copier.
+                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+                    result => result?,
+                },
             }
+        } else if is_over {
+            return Ok(());
         }
+        is_over |= gone;
     }
-    drop(pipe);
-    frame::write(&mut port, &[])
 }
 
-/// Copies the host's data to the program, and returns the end that the program reads.
-pub fn incoming(mut port: File) -> Result<OwnedFd, Trouble> {
+/// Starts a thread that copies the host's input to the program; returns the end of the pipe that
+/// the program reads from.
+pub fn incoming(ports: Ports) -> Result<OwnedFd, Trouble> {
     let (read, write) = pipe()?;
     thread::spawn(move || {
-        let (mut pipe, mut buffer) = (File::from(write), Vec::new());
-        while frame::read(&mut port, &mut buffer).unwrap_or(false) {
-            // The program has closed its input and needs no more of it.
-            if pipe.write_all(&buffer).is_err() {
+        let mut pipe = File::from(write);
+        while let Ok(bytes) = ports.read()
+            && !bytes.is_empty()
+        {
+            // The program has closed its input.
+            if pipe.write_all(&bytes).is_err() {
                 break;
             }
         }
@@ -93,7 +82,8 @@ pub fn incoming(mut port: File) -> Result<OwnedFd, Trouble> {
     Ok(read)
 }
 
-fn pipe() -> Result<(OwnedFd, OwnedFd), Trouble> {
+/// Makes a pipe; returns its reading end and its writing end.
+pub fn pipe() -> Result<(OwnedFd, OwnedFd), Trouble> {
     rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
         .map_err(Trouble::at("cannot make", "a pipe"))
 }

@@ -40,7 +40,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         now_ps: u64,
     ) -> Contended {
         let Some(since_ps) = core.contention.since_ps(line) else { return Contended::No };
-        let Some(counters) = &self.pmu.counters(core.cpu) else { return Contended::No };
+        let Some(counters) = &self.pmu.counters(core.cpu, core.mode) else { return Contended::No };
         let Some((rival, interval_ps)) = self.contended_lines.note_access(line, core.cpu, now_ps)
         else {
             core.contention.end(line);
@@ -54,9 +54,9 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         }
         let queue_ps = self.network.send(from, core.node, now_ps);
         self.count_links(counters, from, core.node);
-        core.counts.last_references += 1;
-        core.counts.last_misses += 1;
-        core.counts.invalidations += u64::from(write);
+        core.counts().last_references += 1;
+        core.counts().last_misses += 1;
+        core.counts().invalidations += u64::from(write);
         counters.add_at(Vector::Transfers, from, 1);
         let latency_ps = latency_ps + queue_ps;
         core.contention.hold(line, now_ps + latency_ps);
@@ -93,8 +93,8 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         }
     }
 
-    /// Whether a CPU may write a line, which it has but has not written, without notice. If so, the
-    /// right is recorded.
+    /// Whether a CPU may write a line, which it has but has not written, without notice. If so,
+    /// this records the right.
     #[inline]
     pub(super) fn changes_alone(&self, core: &Core, line: u64) -> bool {
         let alone = core.has_own_llc()
@@ -112,13 +112,14 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         let (cpu, node, group, mine) = (core.cpu, core.node, core.group, core.sharers);
         let line = entry.line();
         let llc = &self.llc[group];
-        let counters = &self.pmu.counters(cpu)?;
+        let counters = &self.pmu.counters(cpu, core.mode)?;
         let latencies_ps = &self.latencies_ps[node];
-        core.counts.last_references += u64::from(!had);
-        // The host fetches the sets of both lines, this one and the victim, at the same time.
+        core.counts().last_references += u64::from(!had);
+        // The victim is chosen early, so that the host fetches its directory set together with that
+        // of the line.
         let early = absent.then(|| self.make_room(llc, line));
-        let mut locked = entry.lock();
-        let before = locked.get();
+        let mut record = entry.record();
+        let before = record.get();
         let here = before.cpus & mine != 0;
         let elsewhere = before.cpus & !mine;
         let modified = self.take_back(line, elsewhere) || before.modified;
@@ -131,14 +132,14 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             llc.touch(line);
         } else if modified {
             let owner = self.node_of(elsewhere);
-            core.counts.last_misses += 1;
+            core.counts().last_misses += 1;
             counters.add_at(Vector::Transfers, owner, 1);
             let queue_ps = self.network.send(owner, node, now_ps);
             self.count_links(counters, owner, node);
             let latency_ps = latencies_ps[owner] + queue_ps;
             served = Served { level: Level::OtherCache, latency_ps, queue_ps };
         } else {
-            core.counts.last_misses += 1;
+            core.counts().last_misses += 1;
             let queue_ps = self.network.fetch(home, node, now_ps);
             self.count_links(counters, home, node);
             let latency_ps = latencies_ps[home] + queue_ps;
@@ -152,7 +153,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
                 if let Some(farthest) = reached
                     .map(|nodes| nodes.map_or(self.llc_ps, |far: u64| self.farthest_ps(cpu, far)))
                 {
-                    core.counts.invalidations += 1;
+                    core.counts().invalidations += 1;
                     served.latency_ps = served.latency_ps.max(farthest);
                 }
             } else if modified {
@@ -176,7 +177,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         if write {
             after = Holders { cpus: 1 << cpu, modified: true };
         }
-        let crowded_out = locked.set(after);
+        let crowded_out = record.set(after);
         let alone = match (core.has_own_llc(), write) {
             (true, true) => Alone::Changed,
             (true, false) if others == 0 => Alone::Yes,
@@ -190,7 +191,6 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         } else {
             llc.insert_line(line, early.unwrap_or_else(|| self.make_room(llc, line)), alone)
         };
-        drop(locked);
         if let Some((left, holders)) = crowded_out {
             self.drop_everywhere(left, holders, now_ps, counters);
         }
@@ -198,8 +198,8 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             self.leave_last(victim, mine, now_ps, counters);
         }
         if served.level == Level::Dram {
-            core.counts.dram_latency_ps += served.latency_ps;
-            core.counts.queue_ps += served.queue_ps;
+            core.counts().dram_latency_ps += served.latency_ps;
+            core.counts().queue_ps += served.queue_ps;
             counters.add_latency(served.latency_ps as f64 / 1000.0);
             let vector = if write { Vector::DramWrites } else { Vector::DramReads };
             counters.add_at(vector, home, 1);
@@ -207,7 +207,8 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         Some(served)
     }
 
-    /// Finds a place for a line in a last-level cache, and prefetches what is needed of its victim.
+    /// Finds a place for a line in a last-level cache, and prefetches the directory set of the
+    /// victim.
     #[inline]
     fn make_room(&self, llc: &Llc, line: u64) -> Room {
         let room = llc.room(line);
@@ -252,8 +253,8 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
     /// A line has left the last-level cache of these CPUs, so it leaves their private ones too.
     fn leave_last(&self, victim: Victim, mine: u64, now_ps: u64, counters: &CpuCounters<'_>) {
         let Victim { line, changed } = victim;
-        let mut locked = self.directory.entry(line).lock();
-        let before = locked.get();
+        let mut record = self.directory.entry(line).record();
+        let before = record.get();
         if before.cpus & mine == 0 {
             return;
         }
@@ -261,8 +262,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             self.remove_private(cpu, line);
         });
         let cpus = before.cpus & !mine;
-        locked.set(Holders { cpus, modified: false });
-        drop(locked);
+        record.set(Holders { cpus, modified: false });
         if before.modified || changed {
             self.write_back_line(line, self.node_of(mine), now_ps, counters);
         }

@@ -1,19 +1,19 @@
 //! Lines that several CPUs contend for: false sharing, locks, flags.
 //!
-//! The emulator runs each CPU for thousands of accesses before it runs another one. A line that
-//! would move with every access therefore changes owner only once in that time. So lines that moved
-//! there and back within the allowed clock difference are not kept in private caches while the
-//! contention lasts, and each access to them is decided here: a CPU keeps the line for as long as
-//! the other's request takes to arrive, and then loses it if the other has touched it about as
-//! often.
+//! The emulator runs each CPU for a quantum before it runs the next one. A line that would move
+//! with every access therefore changes owner only once per quantum. So lines that moved there and
+//! back within a few quanta are not kept in private caches while the contention lasts, and each
+//! access to them is decided here: a CPU keeps the line for as long as the other's request takes to
+//! arrive, and then loses it if the other has touched it about as often.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::clocks::QUANTUM_PS;
+use super::QUANTUM_PS;
 
 /// Number of lines that are remembered; others overwrite them.
 const LINES: usize = 1 << 12;
-/// Contention ends when the other CPU has not accessed the line for this time, a few quanta.
+/// Contention ends when the other CPU has not accessed the line for this time: a few quanta of the
+/// usual length.
 const OVER_NS: u64 = 5 * QUANTUM_PS / 1000;
 /// Contended lines of one CPU at a time.
 const OWN: usize = 8;
@@ -70,7 +70,8 @@ impl ContendedLines {
     pub(crate) fn note_access(&self, line: u64, cpu: usize, now_ps: u64) -> Option<(usize, u64)> {
         let entry = &self.lines[(line ^ line >> 12) as usize % LINES];
         let (cpu, time_ns) = (cpu as u64, now_ps / 1000);
-        if entry.line.swap(line, Relaxed) != line {
+        if entry.line.load(Relaxed) != line {
+            entry.line.store(line, Relaxed);
             entry.latest.store(Visit { cpu, time_ns, interval_ns: OVER_NS }.pack(), Relaxed);
             entry.other.store(0, Relaxed);
             return None;

@@ -1,9 +1,9 @@
-//! The private state of one CPU: its clock, translation, recent misses and counters, which are
-//! published periodically.
+//! The private state of one CPU: its clock, address translation, recent misses, and counters, which
+//! are written to the PMU periodically.
 
 use std::sync::Arc;
 
-use numapilot_lab_pmu::{CpuCounters, Scalar};
+use numapilot_lab_pmu::{CpuCounters, Mode, Scalar};
 
 use super::contended_lines::Contention;
 use super::factor::Factor;
@@ -14,7 +14,7 @@ use super::{Probe, Way};
 use crate::Model;
 use crate::model::LINE_BYTES;
 
-/// The state of a CPU, owned by the thread that runs the CPU.
+/// The state of a CPU.
 #[derive(Debug)]
 pub struct Core {
     pub(crate) cpu: usize,
@@ -27,14 +27,21 @@ pub struct Core {
     pub(crate) tlb: TlbState,
     pub(crate) overlap: Overlap,
     pub(crate) contention: Contention,
+    /// The mode of the current access or stall.
+    pub(crate) mode: Mode,
     ps_per_instruction: Factor,
-    /// The counts when the caller last reported them.
+    instructions_per_ps: Factor,
+    /// Instructions and accesses, as of the last call of [`Core::executed`].
     executed: Executed,
-    /// Time in addition to that of instructions.
-    pub(crate) stall_ps: u64,
-    /// Time that was skipped while the CPU was idle.
+    /// Instructions of both modes, as of the last call of [`Core::executed`] or
+    /// [`Core::instructions`].
+    instructions: u64,
+    /// Time of stalls, by mode.
+    stall_ps: [u64; 2],
+    /// Time that the CPU was halted.
     idle_ps: u64,
-    pub(crate) counts: Counts,
+    /// Events that the model counts, by mode.
+    counts: [Counts; 2],
     /// Virtual line of the last miss. Later loads from it may produce the next address.
     pub(crate) missed_line: u64,
     /// Virtual lines that string instructions last read and wrote.
@@ -43,21 +50,37 @@ pub struct Core {
     pub(crate) until_sample: u64,
 }
 
-/// What the emulator counts for a CPU, since the start.
+/// The instructions and accesses of a CPU that the emulator counts, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Executed {
-    /// Instructions in user mode.
-    pub user: u64,
-    /// Instructions in the kernel.
-    pub kernel: u64,
-    /// Reads in user mode, except those that are reported individually
+    /// In user mode.
+    pub user: Accesses,
+    /// In the kernel.
+    pub kernel: Accesses,
+}
+
+/// The emulator's counts of one mode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Accesses {
+    /// Instructions.
+    pub instructions: u64,
+    /// Reads, except those that are reported one by one
     /// ([`Simulation::access_element`](super::Simulation::access_element)).
     pub reads: u64,
-    /// Writes in user mode, with the same exception.
+    /// Writes, with the same exception.
     pub writes: u64,
 }
 
-/// Counts since the start.
+impl Executed {
+    /// Instructions of both modes.
+    #[inline]
+    #[must_use]
+    pub fn instructions(&self) -> u64 {
+        self.user.instructions + self.kernel.instructions
+    }
+}
+
+/// The model's counts of one mode, since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub reads: u64,
@@ -102,10 +125,13 @@ impl Core {
             overlap: Overlap::new(model.memory_level_parallelism),
             contention: Contention::new(),
             ps_per_instruction: Factor::new(model.base_cpi * model.ps_per_cycle),
+            instructions_per_ps: Factor::new(1.0 / (model.base_cpi * model.ps_per_cycle)),
             executed: Executed::default(),
-            stall_ps: 0,
+            instructions: 0,
+            mode: Mode::User,
+            stall_ps: [0; 2],
             idle_ps: 0,
-            counts: Counts::default(),
+            counts: [Counts::default(); 2],
             missed_line: u64::MAX,
             element_lines: [u64::MAX; 2],
             until_sample: 0,
@@ -131,15 +157,48 @@ impl Core {
         self.sharers.is_power_of_two()
     }
 
-    /// As [`Self::executed`], for instructions in user mode only.
+    /// Sets the number of instructions that the CPU has executed so far, in both modes.
     #[inline]
-    pub(crate) fn instructions(&mut self, instructions: u64) {
-        self.executed.user = instructions;
+    pub fn instructions(&mut self, instructions: u64) {
+        self.instructions = instructions;
     }
 
-    /// Records what the CPU has executed so far.
+    /// Sets the counts of instructions and accesses that the CPU has executed so far.
     pub fn executed(&mut self, executed: Executed) {
         self.executed = executed;
+        self.instructions = executed.instructions();
+    }
+
+    /// The number of instructions that take this time if none of them stalls.
+    #[inline]
+    #[must_use]
+    pub fn instructions_in(&self, ps: u64) -> u64 {
+        self.instructions_per_ps.times(ps)
+    }
+
+    /// Sum of all stalls so far.
+    #[inline]
+    #[must_use]
+    pub fn stall_ps(&self) -> u64 {
+        self.stall_ps[0] + self.stall_ps[1]
+    }
+
+    /// Sets the mode to which the following accesses and stalls belong.
+    #[inline]
+    pub fn set_mode(&mut self, mode: Mode) {
+        self.mode = mode;
+    }
+
+    /// Adds a stall: the CPU waits for memory, or pauses in a spin loop.
+    #[inline]
+    pub fn stall(&mut self, ps: u64) {
+        self.stall_ps[self.mode as usize] += ps;
+    }
+
+    /// The counts of the current mode.
+    #[inline]
+    pub(crate) fn counts(&mut self) -> &mut Counts {
+        &mut self.counts[self.mode as usize]
     }
 
     /// Records the value that an access has loaded.
@@ -164,14 +223,14 @@ impl Core {
         address / LINE_BYTES == self.missed_line
     }
 
-    /// Whether a string instruction accesses another line than before.
+    /// Whether a string instruction accesses another line than its previous access did.
     #[inline]
     pub(crate) fn first_in_line(&mut self, address: u64, write: bool) -> bool {
         let line = address / LINE_BYTES;
         std::mem::replace(&mut self.element_lines[usize::from(write)], line) != line
     }
 
-    /// The CPU's clock.
+    /// The CPU's clock: the time that it was busy or halted.
     #[must_use]
     #[inline]
     pub fn now_ps(&self) -> u64 {
@@ -180,11 +239,18 @@ impl Core {
 
     #[inline]
     fn busy_ps(&self) -> u64 {
-        self.ps_per_instruction.times(self.executed.user) + self.stall_ps
+        self.ps_per_instruction.times(self.instructions) + self.stall_ps()
     }
 
-    /// Advances the clock.
-    pub(crate) fn skip_to(&mut self, ps: u64) {
+    /// The CPU's clock if it has executed this many instructions, in both modes.
+    #[must_use]
+    pub fn clock_ps(&self, instructions: u64) -> u64 {
+        self.ps_per_instruction.times(instructions) + self.stall_ps() + self.idle_ps
+    }
+
+    /// Moves the clock forward to this time, unless it is later already. The skipped time counts as
+    /// idle.
+    pub fn skip_to(&mut self, ps: u64) {
         self.idle_ps += ps.saturating_sub(self.now_ps());
     }
 
@@ -193,16 +259,23 @@ impl Core {
         self.tlb.flush(&self.filter);
     }
 
-    /// Publishes the counts.
-    pub(crate) fn write_counters(&self, counters: &CpuCounters<'_>) {
-        let c = &self.counts;
+    /// Writes the counts of a mode to the PMU.
+    pub(crate) fn write_counters(&self, mode: Mode, counters: &CpuCounters<'_>) {
+        let c = &self.counts[mode as usize];
+        let executed = match mode {
+            Mode::User => self.executed.user,
+            Mode::Kernel => self.executed.kernel,
+        };
+        let user_ps = self.ps_per_instruction.times(self.executed.user.instructions);
+        let instructions_ps = match mode {
+            Mode::User => user_ps,
+            Mode::Kernel => self.ps_per_instruction.times(self.executed.instructions()) - user_ps,
+        };
         let values = [
-            (Scalar::Instructions, self.executed.user),
-            (Scalar::KernelInstructions, self.executed.kernel),
-            (Scalar::ClockPs, self.now_ps()),
-            (Scalar::BusyPs, self.busy_ps()),
-            (Scalar::Reads, c.reads + self.executed.reads),
-            (Scalar::Writes, c.writes + self.executed.writes),
+            (Scalar::Instructions, executed.instructions),
+            (Scalar::BusyPs, instructions_ps + self.stall_ps[mode as usize]),
+            (Scalar::Reads, c.reads + executed.reads),
+            (Scalar::Writes, c.writes + executed.writes),
             (Scalar::FirstMisses, c.first_misses),
             (Scalar::LastReferences, c.last_references),
             (Scalar::LastMisses, c.last_misses),
@@ -213,5 +286,8 @@ impl Core {
             (Scalar::QueuePs, c.queue_ps),
         ];
         values.into_iter().for_each(|(scalar, value)| counters.set(scalar, value));
+        if mode == Mode::User {
+            counters.set(Scalar::ClockPs, self.now_ps());
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! The directory: for every line in a last-level cache, the CPUs that may have copies, and whether
-//! one of them has changed it.
+//! one of them has modified it.
 //!
-//! It has sets of five entries with a lock each, so that the events of a line are ordered. A set is
-//! one host cache line, because finding it is most of the cost of a miss.
+//! It is set-associative, with five entries per set. A set is one cache line of the host, because
+//! the host's miss on the set is most of the cost of simulating a miss.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -11,14 +11,8 @@ use numapilot_sys::prefetch;
 const WAYS: usize = 5;
 /// Number of distinct lines: those of 256 GiB.
 pub(crate) const LINES: u64 = 1 << 32;
-/// Attempts to lock before the holder is assumed to be descheduled, which happens on a host with
-/// fewer cores than the guest.
-const SPINS: u32 = 100;
-
-/// Bit of the state: the set is locked.
-const LOCKED: u32 = 1;
 /// First of the state's bits, one for each way, that mark memory as outdated.
-const MODIFIED_SHIFT: usize = 1;
+const MODIFIED_SHIFT: usize = 0;
 /// Start of the state's counter: the next victim when all ways are used.
 const HAND_SHIFT: u32 = 8;
 
@@ -53,15 +47,13 @@ pub(crate) struct Entry<'a> {
     line: u64,
 }
 
-/// The locked set of a line.
+/// The directory's record of a line.
 #[derive(Debug)]
-pub(crate) struct Locked<'a> {
+pub(crate) struct Record<'a> {
     set: &'a Set,
     line: u64,
     /// The line's way.
     way: Option<usize>,
-    /// The set's state after it is unlocked; it does not change until then.
-    state: u32,
 }
 
 impl Directory {
@@ -95,30 +87,15 @@ impl<'a> Entry<'a> {
         prefetch::for_write(self.set);
     }
 
-    /// Locks the set.
+    /// The record of the line.
     #[inline]
-    pub(crate) fn lock(self) -> Locked<'a> {
+    pub(crate) fn record(self) -> Record<'a> {
         let Self { set, line } = self;
-        let mut spins = 0;
-        loop {
-            let free = set.state.load(Ordering::Relaxed) & !LOCKED;
-            let (locked, success) = (free | LOCKED, Ordering::Acquire);
-            if set.state.compare_exchange_weak(free, locked, success, Ordering::Relaxed).is_ok() {
-                return Locked { set, line, way: set.way(line), state: free };
-            }
-            spins += 1;
-            if spins < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
-        }
+        Record { set, line, way: set.way(line) }
     }
 }
 
-impl Drop for Locked<'_> {
-    fn drop(&mut self) {
-        self.set.state.store(self.state, Ordering::Release);
-    }
-}
-
-impl Locked<'_> {
+impl Record<'_> {
     /// The holders of the line.
     pub(crate) fn get(&self) -> Holders {
         self.way.map(|way| self.holders(way)).unwrap_or_default()
@@ -137,7 +114,9 @@ impl Locked<'_> {
             }
         };
         let bit = 1 << (MODIFIED_SHIFT + way);
-        self.state = if holders.modified { self.state | bit } else { self.state & !bit };
+        let state = self.set.state.load(Ordering::Relaxed);
+        let state = if holders.modified { state | bit } else { state & !bit };
+        self.set.state.store(state, Ordering::Relaxed);
         self.set.keys[way].store(self.line as u32, Ordering::Relaxed);
         self.set.holders[way].store(holders.cpus, Ordering::Relaxed);
         self.way = (holders.cpus != 0).then_some(way);
@@ -145,15 +124,15 @@ impl Locked<'_> {
     }
 
     fn next_to_leave(&mut self) -> usize {
-        let hand = self.state >> HAND_SHIFT;
-        self.state = self.state.wrapping_add(1 << HAND_SHIFT);
-        hand as usize % WAYS
+        let state = self.set.state.load(Ordering::Relaxed);
+        self.set.state.store(state.wrapping_add(1 << HAND_SHIFT), Ordering::Relaxed);
+        (state >> HAND_SHIFT) as usize % WAYS
     }
 
     fn holders(&self, way: usize) -> Holders {
         Holders {
             cpus: self.set.holders[way].load(Ordering::Relaxed),
-            modified: self.state >> (MODIFIED_SHIFT + way) & 1 != 0,
+            modified: self.set.state.load(Ordering::Relaxed) >> (MODIFIED_SHIFT + way) & 1 != 0,
         }
     }
 }
@@ -187,32 +166,14 @@ mod tests {
             let directory = Directory::new(16);
             let mut map: BTreeMap<u64, Holders> = BTreeMap::new();
             for (line, cpus, modified) in steps {
-                let mut locked = directory.entry(line).lock();
-                prop_assert_eq!(locked.get(), map.get(&line).copied().unwrap_or_default());
+                let mut record = directory.entry(line).record();
+                prop_assert_eq!(record.get(), map.get(&line).copied().unwrap_or_default());
                 let holders = Holders { cpus, modified: modified && cpus != 0 };
-                if let Some((left, was)) = locked.set(holders) {
+                if let Some((left, was)) = record.set(holders) {
                     prop_assert_eq!(map.remove(&left), Some(was));
                 }
                 if cpus == 0 { map.remove(&line); } else { map.insert(line, holders); }
             }
         }
-    }
-
-    #[test]
-    fn a_lock_is_held_by_one() {
-        let directory = Directory::new(1);
-        let turns = 20_000;
-        std::thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| {
-                    for _ in 0..turns {
-                        let mut locked = directory.entry(9).lock();
-                        let cpus = locked.get().cpus + 1;
-                        locked.set(Holders { cpus, modified: false });
-                    }
-                });
-            }
-        });
-        assert_eq!(directory.entry(9).lock().get().cpus, 3 * turns);
     }
 }

@@ -21,7 +21,7 @@ use crate::model::LINE_BYTES;
 
 /// Lines per page.
 const PAGE_LINES: usize = (PAGE_BYTES / LINE_BYTES) as usize;
-/// Number of slots: the lines of so many consecutive pages.
+/// Number of slots: the lines of four consecutive pages.
 const SLOTS: usize = 4 * PAGE_LINES;
 
 /// Bit of a slot: the CPU may write the line.
@@ -31,8 +31,8 @@ const TOLD: u64 = 2;
 /// The virtual line is in the higher bits.
 const LINE_SHIFT: u32 = 2;
 
-/// The filter; see the module documentation. Its CPU queries and inserts; other CPUs only remove
-/// lines.
+/// The filter of one CPU; see the module documentation. Accesses of the CPU look up and insert
+/// lines; accesses of other CPUs only remove lines.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Filter {
@@ -83,8 +83,7 @@ impl Filter {
     pub(crate) fn be_told_no_more(&self, address: u64) {
         let slot = &self.slots[place(address)];
         let now = slot.load(Relaxed);
-        // Not if another CPU removes the line meanwhile.
-        let _ = slot.compare_exchange(now, now & !TOLD, Relaxed, Relaxed);
+        slot.store(now & !TOLD, Relaxed);
     }
 
     /// Removes a physical line.

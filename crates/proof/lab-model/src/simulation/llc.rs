@@ -1,4 +1,4 @@
-//! The last-level caches, each of which several CPUs may use at once.
+//! The last-level caches, each of which one or more CPUs use.
 //!
 //! The directory knows which lines they hold; this module keeps the replacement order: a clock,
 //! which approximates least recently used within one round.
@@ -35,15 +35,14 @@ const HIGHEST_BITS: u64 = LOWEST_BITS << (TAG_BITS - 1);
 #[derive(Debug)]
 pub(crate) struct Llc {
     sets: Sets,
-    /// Eight bits of each way's line, so that eight ways are compared at once. One of two
-    /// concurrent changes to a word may be lost: then the line is not found.
+    /// An eight-bit hash of each way's line, so that one comparison checks eight ways.
     tags: Box<[AtomicU64]>,
     /// Tag words per set.
     tag_words: usize,
     hands: Box<[AtomicU32]>,
 }
 
-/// A place for a line.
+/// The way that a line will be inserted into.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     way: usize,
@@ -59,10 +58,10 @@ impl Room {
     }
 }
 
-/// What a cache with a single CPU knows about a line.
+/// Whether a cache with a single CPU has a line alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Alone {
-    /// Nothing: the cache has several CPUs, or another cache has the line too.
+    /// Unknown, because the cache has several CPUs; or no, because another cache has the line too.
     No,
     /// No other cache has the line.
     Yes,
@@ -143,7 +142,7 @@ impl Llc {
         was & CHANGED != 0
     }
 
-    /// Finds a place for a line. Concurrent calls may find the same place.
+    /// Chooses a way for a line: a free one, or that of a victim.
     #[inline]
     pub(crate) fn room(&self, line: u64) -> Room {
         let set = self.sets.of(line);
@@ -156,7 +155,7 @@ impl Llc {
             }
         }
         let mut way = (state >> HAND_SHIFT) as usize;
-        // Two rounds find a victim even if all ways were used and other CPUs set bits meanwhile.
+        // If all ways were used, the first round clears their bits, and the second finds a victim.
         for _ in 0..2 * set.len() {
             way = if way + 1 < set.len() { way + 1 } else { 0 };
             let now = set[way].load(Relaxed);
@@ -169,7 +168,7 @@ impl Llc {
         Room { way, word: set[way].load(Relaxed) }
     }
 
-    /// Inserts a line at a place.
+    /// Inserts a line at the place that [`Self::room`] chose; returns the line that was there.
     #[inline]
     pub(crate) fn insert_line(&self, line: u64, room: Room, alone: Alone) -> Option<Victim> {
         let tags = &self.tags_of(line)[room.way / TAGS];
@@ -177,8 +176,6 @@ impl Llc {
         tags.store(tags.load(Relaxed) & !(0xff << shift) | tag(line) << shift, Relaxed);
         let word = line << LINE_SHIFT | alone.bits();
         let way = &self.sets.of(line)[room.way];
-        // A CPU that uses the same place concurrently must notice the other one. In a cache with
-        // one CPU, no other one inserts lines.
         let left = match alone {
             Alone::No => way.swap(word, Relaxed),
             Alone::Yes | Alone::Changed => {

@@ -1,15 +1,15 @@
 //! The simulation of every access of every CPU, in the emulator's order.
 //!
 //! ```text
-//!  access -> tlb -> first level -> middle -> directory (who has it?) -> last level
-//!                                                |                        of another node
+//!  access -> tlb -> first level -> middle -> directory (the holders) -> last level
+//!                                                |                       of another node
 //!                                                +-> network -> DRAM of the home node
 //! ```
 //!
-//! A hit in the first-level cache touches nothing that CPUs share. The events of a line behind the
-//! private caches happen under the lock of its directory set, and so are ordered.
+//! One thread runs all CPUs, so no two accesses are simulated at the same time. Shared state is
+//! nevertheless in atomics, with relaxed ordering: the callbacks of the CPUs access it through
+//! shared references.
 
-pub(crate) mod clocks;
 mod coherence;
 mod contended_lines;
 mod core;
@@ -29,13 +29,11 @@ mod tlb;
 
 use std::sync::atomic::AtomicU64;
 
-use numapilot_lab_pmu::{Level, Link, Pmu, PmuError, Record, Scalar};
+use numapilot_lab_pmu::{Level, Link, Mode, Pmu, PmuError, Record, Scalar};
 
-use self::clocks::Clocks;
-pub use self::clocks::QUANTUM_PS;
 use self::coherence::Contended;
 use self::contended_lines::ContendedLines;
-pub use self::core::{Core, Executed};
+pub use self::core::{Accesses, Core, Executed};
 use self::directory::{Directory, Entry};
 use self::home_map::HomeMap;
 use self::l1::L1;
@@ -46,6 +44,10 @@ use self::private::{Found, PrivateCache};
 use self::tlb::{Miss, Place};
 use crate::Model;
 use crate::model::LINE_BYTES;
+
+/// The usual length of a quantum, in picoseconds. CPUs run one after another, each for a quantum,
+/// so their clocks differ by about this much at most.
+pub const QUANTUM_PS: u64 = 5_000_000;
 
 /// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,11 +62,11 @@ pub enum Way {
 
 /// Answers questions about the current access.
 pub trait Probe {
-    /// Its physical address; `None` if it is not in memory.
+    /// The physical address; `None` if it is not memory.
     fn physical_address(&self) -> Option<u64>;
     /// The value that [`Way::Load`] loads.
     fn value(&self) -> u64;
-    /// The instructions that the CPU has executed in user mode so far.
+    /// The instructions that the CPU has executed so far, in user mode and in the kernel.
     fn instructions(&self) -> u64;
 }
 
@@ -73,7 +75,6 @@ pub trait Probe {
 pub struct Simulation<M> {
     model: Model,
     pmu: Pmu<M>,
-    clocks: Clocks,
     home_map: HomeMap,
     network: Network,
     directory: Directory,
@@ -85,9 +86,11 @@ pub struct Simulation<M> {
     groups: Vec<usize>,
     /// The CPUs of each last-level cache, as a mask.
     sharers: Vec<u64>,
-    /// Latencies behind the first level.
+    /// Latency of the private second level, beyond that of the first.
     middle_ps: u64,
+    /// Latency of the last level, beyond that of the first.
     llc_ps: u64,
+    /// Cost of a page walk.
     walk_ps: u64,
     /// `[node of the CPU][home node]`: latency of DRAM without queues.
     latencies_ps: Vec<Vec<u64>>,
@@ -99,14 +102,14 @@ struct Request<'a> {
     entry: Entry<'a>,
     home: usize,
     write: bool,
-    /// The private caches have the line, but may not write it.
+    /// Whether the private caches have the line, without the right to write it.
     had: bool,
     now_ps: u64,
-    /// The last-level cache certainly lacks the line.
+    /// Whether the CPU's last-level cache is known to lack the line.
     absent: bool,
 }
 
-/// The source of a line, the time it took, and the waiting time in that.
+/// The source of a line, the latency, and the part of it that was spent in queues.
 #[derive(Clone, Copy, Debug)]
 struct Served {
     level: Level,
@@ -152,7 +155,6 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             ((cache.latency_cycles - l1.latency_cycles) * model.ps_per_cycle) as u64
         };
         Ok(Self {
-            clocks: Clocks::new(cpus),
             home_map: HomeMap::new(&model.ranges),
             network: Network::new(&model),
             directory: Directory::new(caches.iter().map(Llc::lines).sum()),
@@ -176,19 +178,13 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         })
     }
 
-    /// The parameters.
-    #[must_use]
-    pub fn model(&self) -> &Model {
-        &self.model
-    }
-
     /// The counters.
     #[must_use]
     pub fn pmu(&self) -> &Pmu<M> {
         &self.pmu
     }
 
-    /// A CPU at the start; `None` beyond the model's CPUs.
+    /// The initial state of a CPU; `None` beyond the model's CPUs.
     #[must_use]
     pub fn core(&self, cpu: usize) -> Option<Core> {
         let l1 = self.l1.get(cpu)?;
@@ -196,8 +192,8 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         Some(Core::new(cpu, &self.model, l1.filter(), group, self.sharers[group]))
     }
 
-    /// An access of a CPU to the line of this virtual address that does not pass
-    /// ([`Core::passes`]). The emulator counts it.
+    /// Simulates an access of a CPU to this virtual address, which the filter does not let pass
+    /// ([`Core::passes`]). The emulator counts the access ([`Core::executed`]).
     pub fn access(&self, core: &mut Core, address: u64, way: Way, probe: &impl Probe) {
         if way != Way::Load || !core.passes(address, Way::Read) {
             return self.look_up(core, address, way, probe);
@@ -209,19 +205,20 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         }
     }
 
-    /// An access of an instruction whose number of accesses is not known in advance, such as a
-    /// repeated string instruction. Accesses to the same line count as one, and are counted here.
+    /// Simulates an access of an instruction whose number of accesses is not known in advance, such
+    /// as a repeated string instruction. Consecutive accesses to a line count as one. The model
+    /// counts these accesses, not the emulator.
     pub fn access_element(&self, core: &mut Core, address: u64, way: Way, probe: &impl Probe) {
         let write = way == Way::Write;
         if core.first_in_line(address, write) {
-            core.counts.add(write);
+            core.counts().add(write);
             if !core.passes(address, way) {
                 self.access(core, address, way, probe);
             }
         }
     }
 
-    /// An access that the filter does not let pass.
+    /// Simulates an access that the filter does not let pass.
     #[inline(never)]
     fn look_up(&self, core: &mut Core, address: u64, way: Way, probe: &impl Probe) {
         let Some(Place { physical_page, home }) =
@@ -251,19 +248,19 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         match miss {
             Miss::Hit => {}
             Miss::Page => {
-                core.counts.tlb_4k_misses += 1;
-                core.stall_ps += self.walk_ps;
+                core.counts().tlb_4k_misses += 1;
+                core.stall(self.walk_ps);
             }
             Miss::HugePage => {
-                core.counts.tlb_2m_misses += 1;
-                core.stall_ps += self.walk_ps;
+                core.counts().tlb_2m_misses += 1;
+                core.stall(self.walk_ps);
             }
         }
         Some(place)
     }
 
-    /// An access that the first level does not serve. It is a separate function, because the others
-    /// need none of its registers.
+    /// Simulates an access that the first level does not serve. It is a separate function, so that
+    /// its callers do not save registers for it.
     #[allow(clippy::too_many_arguments)]
     #[inline(never)]
     fn beyond_l1(
@@ -296,7 +293,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         let mut had = found != Found::No;
         let mut middle = Found::No;
         if !had {
-            core.counts.first_misses += 1;
+            core.counts().first_misses += 1;
             middle = self.middle.get(core.cpu).map_or(Found::No, |c| c.touch(line));
             had = middle != Found::No;
         }
@@ -309,11 +306,11 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
                 Served { level: Level::Private, latency_ps: self.middle_ps, queue_ps: 0 }
             } else {
                 // A CPU may use a line of its own last-level cache without asking; for a shared
-                // cache, that is decided under the lock of the directory.
+                // cache, the directory decides.
                 let own = core.has_own_llc().then(|| llc.access(line, write));
                 match own {
                     Some(found) if found.allows(write) => {
-                        core.counts.last_references += u64::from(!had);
+                        core.counts().last_references += u64::from(!had);
                         writable |= found == Found::Writable;
                         let latency_ps = if had { 0 } else { self.llc_ps };
                         Served { level: Level::Last, latency_ps, queue_ps: 0 }
@@ -338,7 +335,8 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             }
             (served, (!contended).then_some(writable))
         };
-        core.stall_ps += core.overlap.stall_ps(kind, served.latency_ps, now_ps);
+        let stall_ps = core.overlap.stall_ps(kind, served.latency_ps, now_ps);
+        core.stall(stall_ps);
         core.missed_line = address / LINE_BYTES;
         if let Some(writable) = kept {
             core.let_through(address, line, writable, true);
@@ -384,56 +382,19 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         });
     }
 
-    /// A CPU starts to run user code after idling or after the kernel.
-    pub fn enter_user(&self, core: &mut Core) {
-        let to = self.clocks.enter_user(core.cpu, core.now_ps());
-        core.skip_to(to);
-        self.publish(core);
-    }
-
-    /// A CPU that ran user code, or was idle, enters the kernel.
-    pub fn enter_kernel(&self, core: &mut Core) {
-        let to = self.clocks.enter_kernel(core.cpu, core.now_ps());
-        core.skip_to(to);
-        self.publish(core);
-    }
-
-    /// A CPU has nothing to run.
-    pub fn sleep(&self, core: &mut Core) {
-        self.publish(core);
-        self.clocks.sleep(core.cpu);
-    }
-
-    /// A CPU in the kernel interrupts another one, which wakes if it was idle.
-    pub fn wake(&self, cpu: usize, by: usize) {
-        self.clocks.wake(cpu, by);
-    }
-
-    /// Publishes a CPU's clock and counters. Must be called every few thousand instructions.
+    /// Writes a CPU's clock and counters to the PMU. To be called at least once per quantum.
     pub fn publish(&self, core: &Core) {
-        self.clocks.publish(core.cpu, core.now_ps());
-        if let Some(counters) = self.pmu.counters(core.cpu) {
-            core.write_counters(&counters);
+        for mode in Mode::ALL {
+            if let Some(counters) = self.pmu.counters(core.cpu, mode) {
+                core.write_counters(mode, &counters);
+            }
         }
         self.pmu.advance_time(core.now_ps() / 1000);
     }
 
-    /// The clock of the slowest CPU that others wait for. No CPU should be ahead of it by more than
-    /// [`QUANTUM_PS`].
-    #[must_use]
-    pub fn floor_ps(&self) -> Option<u64> {
-        self.clocks.floor_ps()
-    }
-
-    /// No CPU waits any longer for CPUs in the kernel whose clocks have not reached this time,
-    /// until they continue.
-    pub fn give_up(&self, until_ps: u64) {
-        self.clocks.give_up(until_ps);
-    }
-
     /// A counter of a CPU, as published.
     #[must_use]
-    pub fn counter(&self, cpu: usize, scalar: Scalar) -> u64 {
-        self.pmu.counters(cpu).map_or(0, |c| c.get(scalar))
+    pub fn counter(&self, cpu: usize, mode: Mode, scalar: Scalar) -> u64 {
+        self.pmu.counters(cpu, mode).map_or(0, |c| c.get(scalar))
     }
 }

@@ -15,16 +15,17 @@ use crate::{Model, queue};
 /// Length of a window: long enough for some hundred lines, and short compared with the phases of a
 /// program.
 const WINDOW_PS: u64 = 4_000_000;
-/// Number of windows that are remembered. On a busy host, clocks differ by more than a quantum, and
-/// a late CPU must find the other CPUs' bookings.
+/// Number of windows that are remembered: more than those in which a line looks for a slot, plus
+/// the quantum by which the CPUs' clocks differ.
 const WINDOWS: u64 = 2048;
 /// Number of windows in which a line looks for a slot; beyond them, the waiting time has its
 /// maximum.
 const AHEAD: u64 = 128;
 /// The utilisation is averaged over this many windows ...
 const AVERAGED: u64 = 4;
-/// ... which started this many windows ago, so no CPU is still in them.
-const SETTLED: u64 = AVERAGED + super::clocks::QUANTUM_PS / WINDOW_PS + 1;
+/// ... the first of which began this many windows ago. With a quantum of the usual length, no CPU
+/// is still in them.
+const SETTLED: u64 = AVERAGED + super::QUANTUM_PS / WINDOW_PS + 1;
 const COUNT_BITS: u32 = 24;
 /// Number of windows whose waiting times are remembered, which exceeds the usual distance between
 /// CPUs.
@@ -66,21 +67,18 @@ impl Resource {
     /// full.
     fn book(&self, window: u64) -> Option<u64> {
         let slot = &self.windows[(window % WINDOWS) as usize];
-        let mut word = slot.load(Relaxed);
-        loop {
-            let (of, count) = (word >> COUNT_BITS, word & ((1 << COUNT_BITS) - 1));
-            let (next, before) = match of.cmp(&window) {
-                std::cmp::Ordering::Equal if count >= self.capacity => return None,
-                std::cmp::Ordering::Equal => (word + 1, count),
-                std::cmp::Ordering::Less => (window << COUNT_BITS | 1, 0),
-                // The window is long past for all other CPUs, so there is no waiting time.
-                std::cmp::Ordering::Greater => return Some(0),
-            };
-            match slot.compare_exchange_weak(word, next, Relaxed, Relaxed) {
-                Ok(_) => return Some(before),
-                Err(now) => word = now,
-            }
-        }
+        let word = slot.load(Relaxed);
+        let (of, count) = (word >> COUNT_BITS, word & ((1 << COUNT_BITS) - 1));
+        let (next, before) = match of.cmp(&window) {
+            std::cmp::Ordering::Equal if count >= self.capacity => return None,
+            std::cmp::Ordering::Equal => (word + 1, count),
+            std::cmp::Ordering::Less => (window << COUNT_BITS | 1, 0),
+            // The slot belongs to a much later window: all other CPUs have long left this one, so
+            // there is no waiting time.
+            std::cmp::Ordering::Greater => return Some(0),
+        };
+        slot.store(next, Relaxed);
+        Some(before)
     }
 
     /// The queueing time of a line in this window, if the window has a free slot.

@@ -1,10 +1,8 @@
-//! A cache that one CPU uses alone. Other CPUs only remove lines from it, or revoke the right to
-//! write them.
+//! A cache that one CPU uses alone. Accesses of other CPUs only remove lines from it, or revoke the
+//! right to write them.
 //!
 //! A set is a list of lines, most recently used first, so the hot line is found at once, and
-//! replacement is least recently used. Words are relaxed atomics, so concurrent access costs the
-//! owner nothing. A removal that is late, or meets the owner while it reorders the set, may be
-//! lost, which leaves one line valid for too long.
+//! replacement is least recently used.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -21,7 +19,7 @@ pub(crate) enum Found {
     No,
     /// The line is in the cache, but others may have copies.
     Shared,
-    /// The line is in this cache only.
+    /// The line is in this cache, and the CPU may write it without asking.
     Writable,
 }
 

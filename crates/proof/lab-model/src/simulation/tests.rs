@@ -82,9 +82,10 @@ impl<'a> Runner<'a> {
 
     fn access(&mut self, physical: u64, write: bool, value: u64, instructions: u64) {
         // Counts as an emulator does.
-        self.executed.user += instructions;
-        *(if write { &mut self.executed.writes } else { &mut self.executed.reads }) += 1;
-        let probe = Known { physical, value, instructions: self.executed.user };
+        let user = &mut self.executed.user;
+        user.instructions += instructions;
+        *(if write { &mut user.writes } else { &mut user.reads }) += 1;
+        let probe = Known { physical, value, instructions: user.instructions };
         let way = if write { Way::Write } else { Way::Load };
         if !self.core.passes(physical + OFFSET, way) {
             self.simulation.access(&mut self.core, physical + OFFSET, way, &probe);
@@ -189,11 +190,11 @@ fn a_written_line_leaves_other_caches_and_is_fetched_from_its_owner() {
     there.read(4096);
     assert!((there.now_ns() - before - 0.5).abs() < 1e-9, "a hit");
     here.write(4096);
-    assert_eq!(simulation.counter(0, Scalar::Invalidations), 1);
+    assert_eq!(simulation.counter(0, Mode::User, Scalar::Invalidations), 1);
     there.read(4096);
-    let transfers = simulation.pmu().counters(2).unwrap().vector(Vector::Transfers);
+    let transfers = simulation.pmu().counters(2, Mode::User).unwrap().vector(Vector::Transfers);
     assert_eq!(transfers, [1, 0]);
-    assert_eq!(simulation.counter(2, Scalar::LastMisses), 2);
+    assert_eq!(simulation.counter(2, Mode::User, Scalar::LastMisses), 2);
 }
 
 /// As `model`, but each CPU has a last-level cache of eight lines.
@@ -207,28 +208,29 @@ fn model_of_own_caches() -> Model {
 fn who_alone_has_a_line_changes_it_without_telling_and_is_asked_for_it() {
     let simulation = simulation(model_of_own_caches());
     let (mut here, mut there) = (Runner::new(&simulation, 0), Runner::new(&simulation, 2));
-    let transfers = || simulation.pmu().counters(2).unwrap().vector(Vector::Transfers);
+    let transfers = || simulation.pmu().counters(2, Mode::User).unwrap().vector(Vector::Transfers);
     here.read(4096);
     there.read(4096);
     assert_eq!(transfers(), [0, 0], "nobody has changed it");
     here.write(4096);
-    assert_eq!(simulation.counter(0, Scalar::Invalidations), 1, "both had it");
+    assert_eq!(simulation.counter(0, Mode::User, Scalar::Invalidations), 1, "both had it");
     here.read(8192);
     let before = here.now_ns();
     here.write(8192);
     assert!((here.now_ns() - before - 0.5).abs() < 1e-9, "an instruction's time");
-    assert_eq!(simulation.counter(0, Scalar::Invalidations), 1, "nobody else had it");
+    assert_eq!(simulation.counter(0, Mode::User, Scalar::Invalidations), 1, "nobody else had it");
     there.read(8192);
     assert_eq!(transfers(), [1, 0], "from who has changed it");
     here.write(8192);
-    assert_eq!(simulation.counter(0, Scalar::Invalidations), 2);
+    assert_eq!(simulation.counter(0, Mode::User, Scalar::Invalidations), 2);
 }
 
 #[test]
 fn what_was_changed_without_telling_is_written_back() {
     let simulation = simulation(model_of_own_caches());
     let mut cpu = Runner::new(&simulation, 0);
-    let writebacks = || simulation.pmu().counters(0).unwrap().vector(Vector::Writebacks);
+    let writebacks =
+        || simulation.pmu().counters(0, Mode::User).unwrap().vector(Vector::Writebacks);
     for line in 1..=8 {
         cpu.read(line * 64);
         if line % 2 == 0 {
@@ -268,7 +270,7 @@ fn a_line_that_is_fought_for_is_a_miss_each_time_it_comes_only() {
     }
     for cpu in [0, 2] {
         let [misses, references] = [Scalar::FirstMisses, Scalar::LastReferences]
-            .map(|scalar| simulation.counter(cpu, scalar));
+            .map(|scalar| simulation.counter(cpu, Mode::User, scalar));
         assert_eq!(misses, references, "CPU {cpu}");
         assert!((10..1000).contains(&misses), "{misses} misses of 10,000 accesses");
     }
@@ -281,9 +283,9 @@ fn a_working_set_stays_in_the_level_it_fits() {
     for _ in 0..20 {
         (1..=128).for_each(|i| cpu.read(i * 64));
     }
-    assert_eq!(simulation.counter(0, Scalar::LastMisses), 128);
-    assert_eq!(simulation.counter(0, Scalar::LastReferences), 128);
-    assert_eq!(simulation.counter(0, Scalar::FirstMisses), 20 * 128);
+    assert_eq!(simulation.counter(0, Mode::User, Scalar::LastMisses), 128);
+    assert_eq!(simulation.counter(0, Mode::User, Scalar::LastReferences), 128);
+    assert_eq!(simulation.counter(0, Mode::User, Scalar::FirstMisses), 20 * 128);
 }
 
 #[test]
@@ -308,7 +310,7 @@ fn samples_come_at_the_period_and_say_where_from() {
 #[test]
 fn a_tlb_miss_costs_a_walk() {
     let mut with = model();
-    with.tlb = Some(Tlb { entries_4k: 8, entries_2m: 8, walk_cycles: 60.0 });
+    with.tlb = Some(Tlb { entries_4k: 8, entries_2m: 8, entries_kernel: 8, walk_cycles: 60.0 });
     let time = |model| {
         let simulation = simulation(model);
         let mut cpu = Runner::new(&simulation, 0);
@@ -316,27 +318,11 @@ fn a_tlb_miss_costs_a_walk() {
             // Sixteen pages of different regions, which no huge page explains.
             (0..16u64).for_each(|page| cpu.read(page * ((2 << 20) + 4096)));
         }
-        (cpu.now_ns(), simulation.counter(0, Scalar::Tlb4kMisses))
+        (cpu.now_ns(), simulation.counter(0, Mode::User, Scalar::Tlb4kMisses))
     };
     let ((plain, none), (walked, misses)) = (time(model()), time(with));
     assert_eq!((none, misses), (0, 1600));
     assert!((walked - plain - 1600.0 * 30.0).abs() < 1.0, "{plain} {walked}");
-}
-
-#[test]
-fn idle_cpus_wake_where_the_others_are() {
-    let simulation = simulation(model());
-    let mut worker = Runner::new(&simulation, 0);
-    simulation.enter_user(&mut worker.core);
-    scattered(0, 10_000).for_each(|address| worker.read(address));
-    let mut late = simulation.core(1).unwrap();
-    simulation.enter_user(&mut late);
-    assert_eq!(late.now_ps(), worker.core.now_ps());
-    assert_eq!(simulation.floor_ps(), Some(late.now_ps()));
-    simulation.sleep(&mut late);
-    simulation.sleep(&mut worker.core);
-    assert_eq!(simulation.floor_ps(), None);
-    assert_eq!(simulation.counter(1, Scalar::BusyPs), 0);
 }
 
 proptest! {
@@ -383,9 +369,12 @@ fn elements_of_a_line_count_once_beside_what_the_emulator_counts() {
     for byte in 0..256 {
         simulation.access_element(&mut runner.core, OFFSET + 4096 + byte, Way::Write, &probe);
     }
-    runner.core.executed(Executed { user: 9, kernel: 2, reads: 5, writes: 3 });
+    runner.core.executed(Executed {
+        user: Accesses { instructions: 9, reads: 5, writes: 3 },
+        kernel: Accesses { instructions: 2, reads: 1, writes: 0 },
+    });
     simulation.publish(&runner.core);
-    assert_eq!(simulation.counter(0, Scalar::Writes), 4 + 3);
-    assert_eq!(simulation.counter(0, Scalar::Reads), 5);
-    assert_eq!(simulation.counter(0, Scalar::FirstMisses), 4);
+    assert_eq!(simulation.counter(0, Mode::User, Scalar::Writes), 4 + 3);
+    assert_eq!(simulation.counter(0, Mode::User, Scalar::Reads), 5);
+    assert_eq!(simulation.counter(0, Mode::User, Scalar::FirstMisses), 4);
 }

@@ -6,6 +6,11 @@
 //! page. 4 KiB pages that the kernel happens to allocate in the order and alignment of a huge page
 //! count as one.
 //!
+//! All kernel addresses are treated as mapped by 2 MiB pages, as they are in the kernel's direct
+//! map of all memory, and have TLB entries of their own. The number of these entries is not scaled,
+//! because the kernel's working set does not shrink with a program's data. Flushes keep them,
+//! because these translations are global.
+//!
 //! A small table of recent pages precedes the TLB: an access to one of them needs no lookup. It
 //! never has a page that the TLB has dropped.
 
@@ -22,6 +27,8 @@ const HUGE_BITS: u32 = 21;
 const PAGES_OF_HUGE: u64 = 1 << (HUGE_BITS - PAGE_BITS);
 /// Associativity of a TLB with more entries than this.
 const WAYS: usize = 4;
+/// Addresses from this one on belong to the kernel.
+const KERNEL: u64 = 1 << 63;
 /// Not the number of any page.
 const NONE: u64 = u64::MAX;
 
@@ -65,6 +72,8 @@ pub(crate) struct TlbState {
     small: Option<Entries<Place>>,
     /// The entries for huge pages, with a mask of the recent pages that may belong to each.
     huge: Option<Entries<u64>>,
+    /// As `huge`, for kernel addresses.
+    kernel: Option<Entries<u64>>,
 }
 
 impl TlbState {
@@ -76,6 +85,7 @@ impl TlbState {
             regions: [NO_REGION; RECENT],
             small: tlb.map(|t| Entries::new(t.entries_4k)),
             huge: tlb.map(|t| Entries::new(t.entries_2m)),
+            kernel: tlb.map(|t| Entries::new(t.entries_kernel)),
         }
     }
 
@@ -109,13 +119,14 @@ impl TlbState {
             self.remember(page, place, filter);
             return Some((place, Miss::Hit));
         }
+        let is_kernel = address >= KERNEL;
         let address = physical()?;
         let physical_page = address >> PAGE_BITS;
         let place = Place { physical_page, home: home_map.node_of(address)? };
-        let miss = if self.is_huge(page, physical_page) {
+        let miss = if is_kernel || self.is_huge(page, physical_page) {
             let huge_page = page / PAGES_OF_HUGE;
             let slot = 1 << (page as usize % RECENT);
-            match &mut self.huge {
+            match if is_kernel { &mut self.kernel } else { &mut self.huge } {
                 None => Miss::Hit,
                 Some(entries) => match entries.find_mut(huge_page) {
                     Some(slots) => {
@@ -145,7 +156,7 @@ impl TlbState {
         Some((place, miss))
     }
 
-    /// The guest has flushed its TLB.
+    /// The guest has flushed the TLB; the kernel's global translations stay.
     pub(crate) fn flush(&mut self, filter: &Filter) {
         self.recent = [NONE; RECENT];
         self.lines = [0; RECENT];
@@ -260,7 +271,12 @@ mod tests {
     }
 
     fn tlb(entries_4k: u32, entries_2m: u32) -> TlbState {
-        TlbState::new(Some(&model::Tlb { entries_4k, entries_2m, walk_cycles: 1.0 }))
+        TlbState::new(Some(&model::Tlb {
+            entries_4k,
+            entries_2m,
+            entries_kernel: 4,
+            walk_cycles: 1.0,
+        }))
     }
 
     fn misses(tlb: &mut TlbState, pages: impl Iterator<Item = (u64, u64)>) -> (u64, u64) {
@@ -296,6 +312,15 @@ mod tests {
         assert_eq!(misses(&mut state, pages()), (0, 0));
         state.flush(&Filter::new());
         assert_eq!(misses(&mut state, pages()), (4, 4));
+    }
+
+    #[test]
+    fn the_kernels_translations_are_huge_and_stay() {
+        let pages = || (0..2048u64).map(|i| (KERNEL + (i << 12), (i * 7 % 2048) << 12));
+        let mut state = tlb(16, 1);
+        assert_eq!(misses(&mut state, pages()), (0, 4));
+        state.flush(&Filter::new());
+        assert_eq!(misses(&mut state, pages()), (0, 0));
     }
 
     #[test]

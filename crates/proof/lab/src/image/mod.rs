@@ -1,9 +1,10 @@
-//! The guest's disk: a program with everything it needs, as an ext4 file system in a file without a
-//! name.
+//! The guest's files: a program with everything it needs, as an initramfs, the archive that the
+//! kernel unpacks into its root at boot.
 
-mod filesystem;
+mod archive;
 mod libraries;
 mod tree;
+mod trimmed;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -13,13 +14,13 @@ use std::path::{Path, PathBuf};
 use numapilot_lab_init::{DIRECTORY, PROGRAM, TASK_FILE, Task};
 use numapilot_place::elf::{Kind, inspect};
 use numapilot_place::find_program;
+use rustix::fs::{Mode, OFlags};
 
-pub use self::filesystem::mke2fs;
 use self::tree::Tree;
-use crate::LabError;
 use crate::directories::scratch_directory;
+use crate::{LabError, cache_directory};
 
-/// The contents of the disk.
+/// The contents of the initramfs.
 #[derive(Clone, Debug)]
 pub struct Contents<'a> {
     /// The task of process 1.
@@ -30,8 +31,6 @@ pub struct Contents<'a> {
     pub own: &'a [PathBuf],
     /// Files, directories and programs to include.
     pub include: &'a [PathBuf],
-    /// Free space for files that the guest writes.
-    pub free_bytes: u64,
 }
 
 /// Programs that others start implicitly: system(3) runs `sh`.
@@ -63,15 +62,16 @@ const SKELETON: [(&str, u32); 10] = [
     ("/etc", 0o755),
 ];
 
-/// Builds the disk.
+/// Builds the initramfs in a file without a name. Returns it with its size in bytes, which is about
+/// the memory that the files take in the guest.
 ///
 /// # Errors
-/// [`LabError`] for files that are missing or cannot be read, and for a full disk. Nothing is left
-/// behind.
-pub fn build(contents: &Contents<'_>) -> Result<File, LabError> {
+/// [`LabError`] for files that are missing or cannot be read, and for a full disk of the host.
+/// Nothing is left behind.
+pub fn build(contents: &Contents<'_>) -> Result<(File, u64), LabError> {
     let scratch = scratch_directory()?;
-    // The tree makes its root, which every user of the guest may enter; the scratch directory is for
-    // this user alone.
+    // Every user of the guest may enter the tree's root, but only this user may enter the scratch
+    // directory.
     let root = scratch.path().join("root");
     let mut tree = Tree::new(&root);
     for path in contents.include {
@@ -101,8 +101,14 @@ pub fn build(contents: &Contents<'_>) -> Result<File, LabError> {
         tree.directory_unless_link(Path::new(path), mode)?;
     }
     tree.directory_if_none(&contents.task.directory, 0o755)?;
-    let (bytes, files) = tree.size();
-    filesystem::make(&root, bytes + contents.free_bytes, files)
+    let cache = cache_directory()?;
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let archive = rustix::fs::open(&cache, flags, Mode::RUSR | Mode::WUSR)
+        .map_err(LabError::at("make a file in", &cache))?;
+    let archive = File::from(archive);
+    archive::write(&root, archive.try_clone().map_err(LabError::host("use a file"))?)?;
+    let bytes = archive.metadata().map_err(LabError::host("use a file"))?.len();
+    Ok((archive, bytes))
 }
 
 /// Whether a path is in a file system that the guest's kernel provides.

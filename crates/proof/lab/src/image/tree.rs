@@ -1,4 +1,4 @@
-//! Collects the guest's files in a directory, from which mke2fs makes the disk.
+//! The guest's files, collected in a directory from which the initramfs is made.
 //!
 //! Every file has the same path as on the host, so arguments, scripts and configuration work
 //! unchanged. Files are hard links where possible, and copies otherwise.
@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use super::libraries;
 use crate::LabError;
 
-/// Directories that every kernel provides, which are not copied to the disk.
+/// Directories that the guest's kernel provides, which are not included.
 pub const OWN: [&str; 3] = ["/proc", "/sys", "/dev"];
 
 /// A directory that becomes the guest's root.
@@ -28,29 +28,15 @@ pub struct Tree {
     done: HashSet<PathBuf>,
     /// Programs whose dependencies exist already.
     programs: HashSet<PathBuf>,
-    /// Total size of the files.
-    bytes: u64,
-    files: u64,
 }
 
 impl Tree {
     /// An empty tree in a directory.
     pub fn new(root: &Path) -> Self {
-        Self {
-            root: root.to_owned(),
-            done: HashSet::new(),
-            programs: HashSet::new(),
-            bytes: 0,
-            files: 0,
-        }
+        Self { root: root.to_owned(), done: HashSet::new(), programs: HashSet::new() }
     }
 
-    /// Total size and number of the files so far.
-    pub fn size(&self) -> (u64, u64) {
-        (self.bytes, self.files)
-    }
-
-    /// Makes an empty directory, unless the path exists.
+    /// Makes an empty directory, unless something with that name exists.
     pub fn directory_if_none(&mut self, path: &Path, mode: u32) -> Result<(), LabError> {
         match fs::symlink_metadata(self.place(path)) {
             Ok(_) => Ok(()),
@@ -80,7 +66,6 @@ impl Tree {
         let place = self.parent(path)?;
         free(&place)?;
         fs::write(&place, contents).map_err(LabError::at("write", &place))?;
-        self.count(contents.len() as u64);
         let mode = fs::Permissions::from_mode(mode);
         fs::set_permissions(&place, mode).map_err(LabError::at("set permissions of", &place))
     }
@@ -88,9 +73,7 @@ impl Tree {
     /// Adds a file of the host under another name.
     pub fn file_as(&mut self, source: &Path, path: &Path) -> Result<(), LabError> {
         let place = self.parent(path)?;
-        let bytes = fs::metadata(source).map_err(LabError::at("read", source))?.len();
         link_or_copy(source, &place)?;
-        self.count(bytes);
         Ok(())
     }
 
@@ -222,7 +205,6 @@ impl Tree {
         if self.done.insert(path.to_owned()) {
             let place = self.parent(path)?;
             symlink(target, &place).map_err(LabError::at("make", &place))?;
-            self.files += 1;
         }
         Ok(())
     }
@@ -246,17 +228,10 @@ impl Tree {
         let missing: Vec<&Path> = place.ancestors().take_while(|path| !path.exists()).collect();
         fs::create_dir_all(place).map_err(LabError::at("make", place))?;
         for path in missing {
-            self.files += 1;
             let mode = fs::Permissions::from_mode(0o755);
             fs::set_permissions(path, mode).map_err(LabError::at("set permissions of", path))?;
         }
         Ok(())
-    }
-
-    fn count(&mut self, bytes: u64) {
-        // Whole blocks of 4 KiB.
-        self.bytes += bytes.next_multiple_of(4096);
-        self.files += 1;
     }
 }
 

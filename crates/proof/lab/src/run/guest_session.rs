@@ -1,17 +1,14 @@
 //! The session with a guest: boot, program and end, with signals and time limits.
 
-use std::io::{stderr, stdout};
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use numapilot_lab_init::{Failure, Order, Report};
 use numapilot_sys::signals::SignalFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
-use super::boot_watchdog::{self, BootWatchdog};
 use super::machine::{Machine, Orders};
-use super::output::{self, Drained, Output};
 use super::reports::Reports;
 use super::terminal::{self, Terminal};
 use super::{Lab, Outcome, Request, Streams, implicit_includes, task};
@@ -20,19 +17,9 @@ use crate::{LabError, image};
 /// The signals that are forwarded to the program.
 const SIGNALS: [i32; 6] =
     [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2];
-/// The time in which a guest must acknowledge a signal that asks its program to end. A guest that
-/// is idle meanwhile hangs, and is ended sooner ([`BootWatchdog`]).
+/// Time limit, on the host's clock, for a guest to acknowledge a signal that asks its program to
+/// end.
 const HEARING: Duration = Duration::from_secs(60);
-/// The time for which a guest may be silent before it has sent all output of a program that has ended.
-const SILENCE: Duration = Duration::from_secs(60);
-/// The time limit for the last output of a terminal, whose stream has no end.
-const LAST_OF_TERMINAL: Duration = Duration::from_millis(200);
-
-/// The maximum number of boots. A guest is booted again if it hangs during the boot, which one in a
-/// hundred does on a busy host (the emulator loses an interrupt), if its kernel crashes then, or if
-/// its emulator fails an assertion (`iotlb_to_section`: a CPU uses the device map while another one
-/// changes it). Each boot gets its part of the time limit.
-const BOOTS: u32 = 3;
 
 /// Boots the machine, runs the program, and ends the machine.
 pub fn run(lab: &Lab, request: &Request) -> Result<Outcome, LabError> {
@@ -44,46 +31,42 @@ pub fn run(lab: &Lab, request: &Request) -> Result<Outcome, LabError> {
     let task = task::from_request(request)?;
     let mut include = image::to_include(&request.include)?;
     include.extend(implicit_includes::for_task(&task));
-    let contents = image::Contents {
-        task: &task,
-        init: &lab.init,
-        own: &lab.own,
-        include: &include,
-        free_bytes: request.free_bytes,
-    };
-    let mut boots = 0;
-    loop {
-        boots += 1;
-        let disk = image::build(&contents)?;
-        let machine = Machine::start(lab, request, &disk)?;
-        drop(disk);
-        let booted_by = begun + request.boot_timeout * boots / BOOTS;
-        let mut run = Run::new(request, machine, &signals, [begun, booted_by])?;
-        // The last boot has all of the remaining time.
-        run.boot_watchdog = (boots < BOOTS).then(|| BootWatchdog::new(Instant::now()));
-        let end = run.until_end()?;
-        let again = run.started.is_none()
-            && boots < BOOTS
-            && match end {
-                End::Hung | End::Timeout => true,
-                End::Died => run.machine.has_lost_a_race()?,
-                End::Exited(_) | End::Failed(_) | End::Signal(_) => false,
-            };
-        if !again {
-            return Ok(Outcome { boots, ..run.conclude(end)? });
-        }
+    let contents =
+        image::Contents { task: &task, init: &lab.init, own: &lab.own, include: &include };
+    let (files, bytes) = image::build(&contents)?;
+    let request = with_room(request, bytes.saturating_add(request.free_bytes));
+    let machine = Machine::start(lab, &request, &files)?;
+    drop(files);
+    let mut run = Run::new(&request, machine, &signals, begun)?;
+    let end = run.until_end()?;
+    run.conclude(end)
+}
+
+/// Adds memory for `bytes` of files to the machine's first node, so that programs can use as much
+/// memory as the description says.
+fn with_room(request: &Request, bytes: u64) -> Request {
+    const UNIT: u64 = 32 << 20;
+    /// The size of the physical address space.
+    const MOST: u64 = 1 << 52;
+    let mut request = request.clone();
+    if let Some(node) = request.shape.nodes.first_mut() {
+        node.memory_bytes += bytes.min(MOST).next_multiple_of(UNIT);
     }
+    request.model.ranges = request.shape.layout().ranges;
+    request
 }
 
 /// The reason for the end of a run.
 enum End {
     Exited(u8),
     Failed(Failure),
-    /// A signal to this process.
+    /// A signal to this process ended the run.
     Signal(i32),
+    /// A time limit has passed: that of booting, or that of the program.
     Timeout,
-    /// The guest hung during its boot, or after its program was asked to end.
+    /// The guest did not acknowledge a signal that asks its program to end.
     Hung,
+    /// QEMU has ended.
     Died,
 }
 
@@ -93,22 +76,16 @@ struct Run<'a> {
     signals: &'a SignalFd,
     reports: Reports,
     orders: Orders,
-    /// The ports that are not read here, starting with the program's input. They stay open until
-    /// the machine ends, because the guest takes a closed port for a host that has not connected
-    /// yet.
-    ports: Vec<UnixStream>,
-    outputs: Vec<Output>,
-    /// Set from the start of the program to its end.
+    /// This process's terminal, while the guest's program uses it.
     terminal: Option<Terminal>,
     begun: Instant,
     booted_by: Instant,
-    /// Checked until the program starts, while the guest may still be booted again, and while a
-    /// signal is not acknowledged.
-    boot_watchdog: Option<BootWatchdog>,
     started: Option<Instant>,
-    /// The signal that was forwarded.
+    /// The first forwarded signal that asks the program to end.
     asked: Option<i32>,
-    /// When the pending acknowledgement is due.
+    /// Whether the guest waits for input, and so for the doorbell.
+    is_starved: bool,
+    /// The deadline of a pending acknowledgement.
     heard_by: Option<Instant>,
 }
 
@@ -117,40 +94,23 @@ impl<'a> Run<'a> {
         request: &'a Request,
         mut machine: Machine,
         signals: &'a SignalFd,
-        [begun, booted_by]: [Instant; 2],
+        begun: Instant,
     ) -> Result<Self, LabError> {
-        let mut ports = std::mem::take(&mut machine.ports).into_iter();
-        let (Some(control), Some(stdin), Some(out), Some(err)) =
-            (ports.next(), ports.next(), ports.next(), ports.next())
-        else {
-            return Err(LabError::host("use the ports")(rustix::io::Errno::BADF));
-        };
-        let orders = || Orders::to(&control);
-        let mut outputs = Vec::new();
-        let mut ports = vec![stdin];
-        match request.streams {
-            Streams::Terminal(_) => ports.extend([out, err]),
-            Streams::Pipes => {
-                outputs.push(Output::copy(out, &stdout(), false, orders()?)?);
-                outputs.push(Output::copy(err, &stderr(), true, orders()?)?);
-            }
-        }
-        let orders = orders()?;
-        let reports = Reports::of(control);
+        let ports = machine.control.take().zip(machine.doorbell.take());
+        let (control, doorbell) =
+            ports.ok_or_else(|| LabError::host("use the control socket")(Errno::BADF))?;
         Ok(Self {
             request,
             machine,
             signals,
-            reports,
-            orders,
-            ports,
-            outputs,
+            orders: Orders::to(&control, doorbell)?,
+            reports: Reports::of(control),
             terminal: None,
             begun,
-            booted_by,
-            boot_watchdog: None,
+            booted_by: begun + request.boot_timeout,
             started: None,
             asked: None,
+            is_starved: false,
             heard_by: None,
         })
     }
@@ -166,26 +126,25 @@ impl<'a> Run<'a> {
                     End::Timeout
                 });
             }
-            if self.hangs(now) {
-                return Ok(End::Hung);
-            }
-            let glance = self.boot_watchdog.map(|_| boot_watchdog::GLANCE);
-            let limit = left.into_iter().chain(glance).min();
-            let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+            let limit = left.and_then(|left| Timespec::try_from(left).ok());
             let sources = [
                 self.reports.as_fd(),
                 self.signals.as_fd(),
                 self.machine.pidfd.as_fd(),
-                // Without a terminal nothing can request the exit; another descriptor takes its
-                // place in the array.
+                // Without a terminal, nothing can request the exit; QEMU's descriptor takes its
+                // place in the array. The same applies to input for which the guest does not wait.
                 self.terminal.as_ref().map_or(self.machine.pidfd.as_fd(), Terminal::out),
+                match &self.machine.input {
+                    Some(input) if self.is_starved => input.as_fd(),
+                    _ => self.machine.pidfd.as_fd(),
+                },
             ];
             let mut fds = sources.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
             match poll(&mut fds, limit.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(LabError::host("wait for the guest")(error)),
             }
-            let [report, signal, ended, out] = fds.map(|fd| !fd.revents().is_empty());
+            let [report, signal, ended, out, input] = fds.map(|fd| !fd.revents().is_empty());
             if report && let Some(end) = self.listen()? {
                 return Ok(end);
             }
@@ -195,19 +154,14 @@ impl<'a> Run<'a> {
             if ended {
                 return Ok(End::Died);
             }
+            if input {
+                self.is_starved = false;
+                self.orders.ring();
+            }
             if out {
                 return Ok(End::Signal(libc::SIGKILL));
             }
         }
-    }
-
-    /// Whether the guest has hung before the program started, or before it acknowledged a signal.
-    fn hangs(&mut self, now: Instant) -> bool {
-        let busy = self.boot_watchdog.and_then(|_| self.machine.busy());
-        self.boot_watchdog
-            .as_mut()
-            .zip(busy)
-            .is_some_and(|(watchdog, busy)| watchdog.is_lost(now, busy))
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -227,26 +181,24 @@ impl<'a> Run<'a> {
             match report {
                 Ok(Report::Started) if self.started.is_some() => {}
                 Ok(Report::Started) => self.start()?,
-                Ok(Report::Heard) => (self.heard_by, self.boot_watchdog) = (None, None),
+                Ok(Report::Starved) => self.is_starved = true,
+                Ok(Report::Heard) => self.heard_by = None,
                 Ok(Report::Exited(status)) => return Ok(Some(End::Exited(status))),
                 Ok(Report::Failed(failure)) => return Ok(Some(End::Failed(failure))),
                 Err(what) => return Ok(Some(End::Failed(Failure { errno: 0, what }))),
             }
         }
-        // After the end of the port there are no more reports; QEMU's exit gives the reason.
+        // A closed control socket means that QEMU has ended; its exit status gives the reason.
         Ok((!open).then_some(End::Died))
     }
 
-    /// The program runs, so input goes to it from now on.
+    /// The program has started. A terminal's input goes to it from now on.
     fn start(&mut self) -> Result<(), LabError> {
         self.started = Some(Instant::now());
-        self.boot_watchdog = None;
         if let Some(port) = self.machine.terminal.take() {
             let (terminal, output) = Terminal::connect(port)?;
             self.terminal = Some(terminal);
-            self.outputs.push(output);
-        } else {
-            output::feed(&self.ports[0])?;
+            self.machine.outputs.push(output);
         }
         Ok(())
     }
@@ -268,50 +220,22 @@ impl<'a> Run<'a> {
             }
             self.orders.send(Order::Signal(signal));
             if asks_to_end {
-                let now = Instant::now();
-                (self.heard_by, self.boot_watchdog) =
-                    (Some(now + HEARING), Some(BootWatchdog::new(now)));
+                self.heard_by = Some(Instant::now() + HEARING);
             }
             self.asked = self.asked.or(asks_to_end.then_some(signal));
         }
         Ok(None)
     }
 
-    /// Waits until the reader has taken all output of the program.
-    fn drain(&mut self) -> Result<Drained, LabError> {
-        if self.terminal.is_some() {
-            self.outputs.iter().for_each(|output| {
-                output.wait(LAST_OF_TERMINAL);
-            });
-            return Ok(Drained::Complete);
-        }
-        output::drain(&self.outputs, SILENCE, || {
-            let arrived = self.signals.next().map_err(LabError::host("receive signals"))?;
-            Ok(arrived.map(|arrived| arrived.signal).filter(|signal| asks_to_end(*signal)))
-        })
-    }
-
-    fn conclude(mut self, mut end: End) -> Result<Outcome, LabError> {
+    fn conclude(self, end: End) -> Result<Outcome, LabError> {
         let now = Instant::now();
         let started = self.started.unwrap_or(now);
         let mut outcome = Outcome {
             status: 0,
-            boots: 1,
             boot: started.saturating_duration_since(self.begun),
             wall: now.saturating_duration_since(started),
             report: None,
         };
-        if let End::Exited(status) = end {
-            match self.drain()? {
-                Drained::Complete => {}
-                Drained::Signal(signal) => end = End::Signal(signal),
-                Drained::Silent => {
-                    let console = self.machine.console.last_lines();
-                    let seconds = SILENCE.as_secs();
-                    return Err(LabError::OutputMissing { status, seconds, console });
-                }
-            }
-        }
         let console = || self.machine.console.last_lines();
         match end {
             End::Exited(status) => {

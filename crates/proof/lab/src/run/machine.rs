@@ -1,31 +1,28 @@
-//! A running QEMU, with this process's ends of its ports.
+//! A running QEMU, with this process's ends of its sockets.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::Duration;
 
-use numapilot_lab_init::{Order, PORTS};
+use numapilot_lab_init::Order;
 use numapilot_lab_model::Report;
 use numapilot_sys::spawn::{Steps, spawn};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::console::Console;
-use super::counters::Counters;
+use super::output::{self, Output};
+use super::plugin::Plugin;
 use super::{Lab, Request, Streams};
 use crate::command_line::{self, Parts};
 use crate::descriptor::{inherit, memory, pair, path_of};
 use crate::{LabError, Shape};
 
-/// The time limit for QEMU to end on request.
-const FAREWELL: Duration = Duration::from_secs(60);
+/// The time limit for copying the last output to a terminal.
+const LAST_OF_TERMINAL: Duration = Duration::from_secs(2);
 /// The time limit for sending an order.
 const ORDER: Duration = Duration::from_secs(1);
 /// Number of bytes of QEMU's last messages that are shown.
@@ -40,66 +37,95 @@ pub struct Machine {
     messages: File,
     /// The console of the guest's kernel.
     pub console: Console,
-    /// This process's ends of the ports, in the order of [`PORTS`].
-    pub ports: Vec<UnixStream>,
-    /// This process's end of the virtual console.
+    /// Our end of the control socket.
+    pub control: Option<UnixStream>,
+    /// Our end of the doorbell.
+    pub doorbell: Option<UnixStream>,
+    /// The descriptor from which QEMU reads the program's input, to wait for input.
+    pub input: Option<OwnedFd>,
+    /// Our end of the virtual console.
     pub terminal: Option<UnixStream>,
-    counters: Option<Counters>,
+    /// The program's outputs that are copied to a terminal.
+    pub outputs: Vec<Output>,
+    plugin: Option<Plugin>,
 }
 
-/// The sending side of the control port.
+/// The sending side of the control socket, with the doorbell.
 #[derive(Debug)]
-pub struct Orders(UnixStream);
+pub struct Orders {
+    control: UnixStream,
+    doorbell: UnixStream,
+}
 
 impl Orders {
-    /// Orders for the guest at the other end of a control port.
-    pub fn to(control: &UnixStream) -> Result<Self, LabError> {
+    /// Orders for the guest at the other end of a control socket, and its doorbell.
+    pub fn to(control: &UnixStream, doorbell: UnixStream) -> Result<Self, LabError> {
         let failed = LabError::host("use the control port");
         let orders = || {
             // A guest that does not read its orders must not block this process.
             control.set_write_timeout(Some(ORDER))?;
-            control.try_clone()
+            doorbell.set_nonblocking(true)?;
+            Ok::<_, io::Error>(Self { control: control.try_clone()?, doorbell })
         };
-        orders().map(Self).map_err(failed)
+        orders().map_err(failed)
     }
 
-    /// Sends an order. A guest that is gone needs none.
+    /// Sends an order. An error is ignored: the guest has ended, or does not read its orders.
     pub fn send(&self, order: Order) {
-        let _ = (&self.0).write_all(format!("{order}\n").as_bytes());
+        let _ = (&self.control).write_all(format!("{order}\n").as_bytes());
+        self.ring();
+    }
+
+    /// Rings the doorbell, so that the guest looks for orders and input. If the socket is full, the
+    /// guest has unread rings and will look anyway.
+    pub fn ring(&self) {
+        let _ = (&self.doorbell).write(b"!");
     }
 }
 
 impl Machine {
-    /// Starts QEMU with this disk.
-    pub fn start(lab: &Lab, request: &Request, disk: &File) -> Result<Self, LabError> {
-        inherit(disk)?;
+    /// Starts QEMU. `files` is the initramfs.
+    pub fn start(lab: &Lab, request: &Request, files: &File) -> Result<Self, LabError> {
+        inherit(files)?;
         let (console, console_end) = pair()?;
-        let mut ports = Vec::new();
-        let mut ends = Vec::new();
-        for _ in PORTS {
-            let (ours, theirs) = pair()?;
-            ports.push(ours);
-            ends.push(theirs);
-        }
-        let terminal = match request.streams {
-            Streams::Terminal(_) => Some(pair()?),
-            Streams::Pipes => None,
+        let (control, control_end) = pair()?;
+        let (doorbell, doorbell_end) = pair()?;
+        let mut outputs = Vec::new();
+        let mut terminal = None;
+        let mut terminal_end = None;
+        let streams = match request.streams {
+            Streams::Terminal(_) => {
+                let (ours, theirs) = pair()?;
+                (terminal, terminal_end) = (Some(ours), Some(theirs));
+                None
+            }
+            Streams::Pipes => {
+                let (out, copier) = output::output(&io::stdout())?;
+                outputs.extend(copier);
+                let (err, copier) = output::output(&io::stderr())?;
+                outputs.extend(copier);
+                Some([output::input()?, out, err])
+            }
         };
-        let counters =
-            request.model.as_ref().map(|m| Counters::new(m, &request.shape)).transpose()?;
+        let plugin = Plugin::new(request)?;
         let mut parts = Parts {
             firmware: lab.emulator.firmware(),
             kernel: lab.boot_file.clone(),
-            disk: path_of(disk),
-            ports: ends.iter().map(AsRawFd::as_raw_fd).collect(),
+            files: path_of(files),
             console: console_end.as_raw_fd(),
-            terminal: terminal.as_ref().map(|(_, end)| end.as_raw_fd()),
+            doorbell: doorbell_end.as_raw_fd(),
+            terminal: terminal_end.as_ref().map(AsRawFd::as_raw_fd),
             append: request.append.clone(),
+            tsc_khz: request.model.tsc_khz(),
+            seed: request.seed,
             ..Parts::default()
         };
-        if let Some(counters) = &counters {
-            counters.add_to(&mut parts);
-        }
+        // A shell uses its terminal instead of the streams, so any descriptor serves for them.
+        let control_number = control_end.as_raw_fd();
+        let [stdin, stdout, stderr] = streams
+            .as_ref()
+            .map_or([control_number; 3], |streams| streams.each_ref().map(AsRawFd::as_raw_fd));
+        plugin.add_to(&mut parts, [stdin, stdout, stderr, control_number]);
         let messages = memory(c"messages")?;
         let child = start(lab, &request.shape, &parts, &messages)?;
         let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())
@@ -109,75 +135,34 @@ impl Machine {
             pidfd,
             messages,
             console: Console::listen(console),
-            ports,
-            terminal: terminal.map(|(ours, _)| ours),
-            counters,
+            control: Some(control),
+            doorbell: Some(doorbell),
+            input: streams.map(|[input, ..]| input),
+            terminal,
+            outputs,
+            plugin: Some(plugin),
         })
     }
 
-    /// Asks QEMU to end, which writes the plugin's report, and waits for it.
+    /// Ends QEMU, after the program has ended and the plugin has written its report. Waits until
+    /// the program's output is copied. `None` if accesses were not modelled.
     pub fn end(mut self) -> Result<Option<Report>, LabError> {
-        // QEMU may have ended by itself.
-        let _ = pidfd_send_signal(&self.pidfd, Signal::TERM);
-        if !self.ended_within(FAREWELL)? {
-            return Err(LabError::host("end QEMU")(Errno::TIMEDOUT));
-        }
-        let status = self.child.wait().map_err(LabError::host("wait for QEMU"))?;
-        if !status.success() {
-            return Err(self.post_mortem());
-        }
-        self.counters.take().map(Counters::report).transpose()
+        self.kill();
+        self.outputs.iter().for_each(|output| {
+            output.wait(LAST_OF_TERMINAL);
+        });
+        self.plugin.take().map_or(Ok(None), Plugin::report)
     }
 
-    /// Whether QEMU ends within a time.
-    fn ended_within(&self, limit: Duration) -> Result<bool, LabError> {
-        let limit = Timespec::try_from(limit).unwrap_or_default();
-        let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
-        Ok(poll(&mut fds, Some(&limit)).map_err(LabError::host("wait for QEMU"))? > 0)
+    fn kill(&mut self) {
+        // Both fail only if QEMU has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 
-    /// Whether QEMU ended because of a race that may not recur in another boot; `false` if it still
-    /// runs.
-    pub fn has_lost_a_race(&mut self) -> Result<bool, LabError> {
-        if !self.ended_within(FAREWELL)? {
-            return Ok(false);
-        }
-        self.child.wait().map(is_lost_race).map_err(LabError::host("wait for QEMU"))
-    }
-
-    /// How long QEMU's remaining threads have run or waited for a processor; `None` if the host
-    /// does not count it (proc_pid_schedstat, Linux, Documentation/scheduler/sched-stats.rst).
-    pub fn busy(&self) -> Option<Duration> {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).ok()?;
-        let of = |task: PathBuf| {
-            let text = fs::read_to_string(task.join("schedstat")).ok()?;
-            let mut numbers = text.split_whitespace().map(str::parse::<u64>);
-            let (run, waited) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
-            Some(Duration::from_nanos(run + waited))
-        };
-        let all: Vec<_> = tasks.flatten().filter_map(|task| of(task.path())).collect();
-        (!all.is_empty()).then(|| all.iter().sum())
-    }
-
-    /// Why QEMU ended without being asked to, or closed its ports.
-    pub fn post_mortem(self) -> LabError {
-        self.post_mortem_within(FAREWELL)
-    }
-
-    fn post_mortem_within(mut self, limit: Duration) -> LabError {
-        match self.ended_within(limit) {
-            Ok(true) => {}
-            Ok(false) => {
-                return LabError::EmulatorEnded {
-                    status: format!(
-                        "it closed its ports, did not end within {} s, and was killed",
-                        limit.as_secs()
-                    ),
-                    said: self.last_messages() + &self.console.last_lines(),
-                };
-            }
-            Err(error) => return error,
-        }
+    /// The reason for which QEMU ended without being asked to. Waits for its end, which is near
+    /// when its sockets are closed.
+    pub fn post_mortem(mut self) -> LabError {
         let status = match self.child.wait() {
             Ok(status) => status,
             Err(error) => return LabError::host("wait for QEMU")(error),
@@ -202,9 +187,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // Both calls fail only if QEMU has ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
     }
 }
 
@@ -222,62 +205,6 @@ fn start(lab: &Lab, shape: &Shape, parts: &Parts, messages: &File) -> Result<Chi
     })
 }
 
-/// Whether QEMU's exit indicates a race: QEMU failed an assertion, or its guest's kernel crashed.
-/// QEMU's own refusals and signals from others are final.
-fn is_lost_race(status: ExitStatus) -> bool {
-    status.success() || matches!(status.signal(), Some(libc::SIGABRT | libc::SIGSEGV))
-}
-
 fn describe(status: ExitStatus) -> String {
     status.to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A program that plays QEMU: it has closed its ports but runs on.
-    #[test]
-    fn an_emulator_that_does_not_end_is_killed() {
-        let child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-        let pid = Pid::from_child(&child);
-        let mut messages = memory(c"messages").unwrap();
-        messages.write_all(b"a message\n").unwrap();
-        let (console, _) = UnixStream::pair().unwrap();
-        let machine = Machine {
-            child,
-            pidfd: pidfd_open(pid, PidfdFlags::empty()).unwrap(),
-            messages,
-            console: Console::listen(console),
-            ports: Vec::new(),
-            terminal: None,
-            counters: None,
-        };
-        let error = machine.post_mortem_within(Duration::ZERO).to_string();
-        assert!(error.contains("did not end within 0 s") && error.contains("a message"), "{error}");
-        assert!(rustix::process::test_kill_process(pid).is_err(), "it still runs");
-    }
-
-    #[test]
-    fn an_order_to_a_guest_that_reads_nothing_does_not_block() {
-        let (control, _guest) = UnixStream::pair().unwrap();
-        let orders = Orders::to(&control).unwrap();
-        assert_eq!(control.write_timeout().unwrap(), Some(ORDER), "{orders:?}");
-    }
-
-    #[test]
-    fn races_are_told_from_refusals() {
-        let ended = |script: &str| {
-            std::process::Command::new("sh").args(["-c", script]).status().map(is_lost_race)
-        };
-        for (script, expected) in [
-            ("exit 0", true),
-            ("kill -ABRT $$", true),
-            ("kill -SEGV $$", true),
-            ("exit 1", false),
-            ("kill -KILL $$", false),
-        ] {
-            assert_eq!(ended(script).unwrap(), expected, "{script}");
-        }
-    }
 }

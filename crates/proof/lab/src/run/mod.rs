@@ -1,12 +1,11 @@
 //! Runs a program on an emulated machine.
 
-mod boot_watchdog;
 mod console;
-mod counters;
 mod guest_session;
 mod implicit_includes;
 mod machine;
 mod output;
+mod plugin;
 mod reports;
 mod task;
 mod terminal;
@@ -20,6 +19,7 @@ use numapilot_lab_model::{Model, Report};
 use numapilot_place::allocators::own_directories;
 use numapilot_place::own_program;
 
+pub(crate) use self::plugin::checking_plugin;
 use crate::emulator::Emulator;
 use crate::{Kernel, LabError, Shape};
 
@@ -56,17 +56,27 @@ pub struct Request {
     pub tuning: Tuning,
     /// The user that runs the program; root if `None`.
     pub user: Option<User>,
-    /// Free space on the guest's disk.
+    /// Space in bytes for files that the guest writes; it is added to the memory of the first node.
     pub free_bytes: u64,
-    /// The time limit for starting the program. A machine that hangs or crashes earlier is booted
-    /// again.
+    /// Time limit for booting, on the host's clock.
     pub boot_timeout: Duration,
-    /// The time limit of the program.
+    /// Time limit for the program, on the host's clock.
     pub timeout: Option<Duration>,
     /// The program's input and output.
     pub streams: Streams,
-    /// The timing model. Without it nothing is counted, and the guest runs faster.
-    pub model: Option<Model>,
+    /// Seed of what differs between repetitions: the guest's random numbers, and the start of the
+    /// program relative to the kernel's ticks.
+    pub seed: u64,
+    /// Seconds on the guest's clocks per simulated second.
+    pub time_scale: u64,
+    /// Length of a scheduling quantum, which limits the difference between the CPUs' clocks;
+    /// [`QUANTUM_PS`](numapilot_lab_model::QUANTUM_PS) if `None`.
+    pub quantum: Option<Duration>,
+    /// The timing model.
+    pub model: Model,
+    /// Whether accesses are modelled and counted. If not, time depends on instructions only, there
+    /// is no report, and the guest runs faster.
+    pub counts: bool,
 }
 
 /// Kernel settings of the guest; those that are not set keep the kernel's defaults.
@@ -76,6 +86,8 @@ pub struct Tuning {
     pub thp: Option<String>,
     /// Automatic NUMA balancing: 0 off, 1 on, 2 memory tiering.
     pub numa_balancing: Option<u8>,
+    /// The divisor of the scan delay and the scan periods of automatic NUMA balancing.
+    pub autonuma_scale: Option<u64>,
     /// Weights of the nodes for weighted interleave.
     pub weights: Vec<(usize, u8)>,
 }
@@ -94,13 +106,11 @@ pub enum Streams {
 pub struct Outcome {
     /// The program's status, or 128+n when signal n ended it.
     pub status: u8,
-    /// Number of boots.
-    pub boots: u32,
-    /// Time from the request to the program's start.
+    /// Time from the request to the program's start, on the host's clock.
     pub boot: Duration,
     /// Time from there to the program's end, on the host's clock.
     pub wall: Duration,
-    /// The plugin's report.
+    /// The plugin's report; `None` if accesses were not modelled, or a signal ended the machine.
     pub report: Option<Report>,
 }
 
@@ -121,8 +131,9 @@ impl Lab {
 
     /// Boots the machine, runs the program, and waits for it.
     ///
-    /// Signals that ask this process to end go to the program; a second one ends the machine. The
-    /// caller must be the main thread, because QEMU ends with the thread that started it.
+    /// Signals that ask this process to end are forwarded to the program; a second one ends the
+    /// machine. The caller must be the main thread, because QEMU ends with the thread that started
+    /// it.
     ///
     /// # Errors
     /// [`LabError`]; nothing is left running or on disk.

@@ -1,4 +1,4 @@
-//! Reads the guest's reports from its control port. The guest's root user may write anything there:
+//! Reads the guest's reports from the control socket. The guest's root user may send any text:
 //! lines longer than any report are refused, and reading never waits for the rest of a line.
 
 use std::io::{self, Read};
@@ -12,7 +12,7 @@ const LONGEST: usize = 16 << 10;
 /// Number of characters shown of a line that is not a report.
 const SHOWN: usize = 200;
 
-/// The port, and the incomplete line that was read so far.
+/// The socket, and the incomplete line that was read so far.
 pub struct Reports {
     port: UnixStream,
     pending: Vec<u8>,
@@ -23,7 +23,7 @@ impl Reports {
         Self { port, pending: Vec::new() }
     }
 
-    /// Reads once, which blocks only if nothing is available; returns whether the port is open.
+    /// Reads once, which blocks only if nothing is available; returns whether the socket is open.
     pub fn read(&mut self) -> io::Result<bool> {
         let mut buffer = [0; 4096];
         let length = self.port.read(&mut buffer)?;

@@ -17,6 +17,15 @@ const NO_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
 /// The variable that names the directory of numapilot's libraries.
 const LIBRARIES: &str = "NUMAPILOT_LIB_DIR";
 
+/// The kernel's default delay and periods of automatic NUMA balancing, in milliseconds
+/// (Documentation/admin-guide/sysctl/kernel.rst before Linux 5.13; kernel/sched/fair.c).
+const BALANCING_MS: [(&str, u64); 3] =
+    [("scan_delay", 1000), ("scan_period_min", 1000), ("scan_period_max", 60_000)];
+
+/// Period of the guest kernel's tick (CONFIG_HZ=250), within which the seed determines the start of
+/// the program.
+const TICK_NS: u64 = 4_000_000;
+
 /// Builds the task.
 pub fn from_request(request: &Request) -> Result<Task, LabError> {
     let program = program(request.command.first().map_or(OsStr::new(""), OsString::as_os_str))?;
@@ -37,11 +46,21 @@ pub fn from_request(request: &Request) -> Result<Task, LabError> {
         directory: env::current_dir().map_err(LabError::host("find the working directory"))?,
         user: request.user,
         settings: settings(&request.tuning),
+        delay_ns: mix(request.seed) % TICK_NS,
         terminal: match request.streams {
             Streams::Pipes => None,
             Streams::Terminal(size) => Some(size),
         },
     })
+}
+
+/// A hash of the seed: every bit depends on all bits of the seed (splitmix64: Steele, Lea and
+/// Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014).
+fn mix(seed: u64) -> u64 {
+    let mut mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
 }
 
 /// The absolute path of the program's file, if the guest can run it.
@@ -126,7 +145,13 @@ fn settings(tuning: &Tuning) -> Vec<Setting> {
         let path = format!("/sys/kernel/mm/mempolicy/weighted_interleave/node{node}");
         setting(path, weight.to_string())
     });
-    thp.chain(balancing).chain(weights).collect()
+    let periods = tuning.autonuma_scale.iter().flat_map(|scale| {
+        BALANCING_MS.map(|(name, ms)| {
+            let path = format!("/sys/kernel/debug/sched/numa_balancing/{name}_ms");
+            setting(path, (ms / scale).max(1).to_string())
+        })
+    });
+    thp.chain(periods).chain(balancing).chain(weights).collect()
 }
 
 #[cfg(test)]
@@ -172,12 +197,16 @@ mod tests {
         let tuning = Tuning {
             thp: Some("never".to_owned()),
             numa_balancing: Some(0),
+            autonuma_scale: Some(100),
             weights: vec![(1, 3)],
         };
         let lines: Vec<String> =
             settings(&tuning).iter().map(|s| format!("{} {}", s.path.display(), s.value)).collect();
         insta::assert_snapshot!(lines.join("\n"), @r"
         /sys/kernel/mm/transparent_hugepage/enabled never
+        /sys/kernel/debug/sched/numa_balancing/scan_delay_ms 10
+        /sys/kernel/debug/sched/numa_balancing/scan_period_min_ms 10
+        /sys/kernel/debug/sched/numa_balancing/scan_period_max_ms 600
         /proc/sys/kernel/numa_balancing 0
         /sys/kernel/mm/mempolicy/weighted_interleave/node1 3
         ");

@@ -26,7 +26,7 @@ const WITHIN: Duration = Duration::from_secs(1);
 pub struct Terminal {
     terminal: Stdin,
     before: Termios,
-    /// The other end is closed when the user escapes, or the terminal is gone.
+    /// The other end is closed when the user escapes, or the terminal is closed.
     out: OwnedFd,
 }
 
@@ -40,7 +40,7 @@ impl Terminal {
             .map_err(failed("make a pipe"))?;
         let mut keys = own_copy(&terminal)?;
         let mut to = port.try_clone().map_err(LabError::host("use the terminal"))?;
-        let output = Output::of_console(port, &io::stdout())?;
+        let output = Output::copy(port, &io::stdout())?;
         thread::spawn(move || {
             pass_on(&mut keys, &mut to);
             drop(held);
@@ -51,7 +51,7 @@ impl Terminal {
         Ok((Self { terminal, before, out }, output))
     }
 
-    /// A descriptor that becomes readable when the user escapes, or the terminal is gone.
+    /// A descriptor that becomes readable when the user escapes, or the terminal is closed.
     pub fn out(&self) -> BorrowedFd<'_> {
         self.out.as_fd()
     }
@@ -59,7 +59,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // A terminal that is gone need not be restored.
+        // This fails only if the terminal is closed, which needs no restoring.
         let _ = tcsetattr(&self.terminal, OptionalActions::Now, &self.before);
     }
 }

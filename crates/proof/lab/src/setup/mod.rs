@@ -1,4 +1,4 @@
-//! `lab setup`: downloads QEMU, a kernel and mke2fs, as far as they are missing.
+//! `lab setup`: fetches QEMU and a kernel as far as they are not here.
 //!
 //! It uses apt and the archive that this machine is configured for, but installs nothing: the
 //! packages are unpacked into the cache, and apt works on separate lists and a separate status
@@ -15,14 +15,12 @@ use self::apt::{Apt, Package};
 use self::release::Release;
 use crate::emulator::Emulator;
 use crate::unpacked::Unpacked;
-use crate::{Kernel, LabError, cache_directory, image, kernel};
+use crate::{Kernel, LabError, cache_directory, kernel};
 
 /// QEMU's package.
 const QEMU: &str = "qemu-system-x86";
-/// The package with mke2fs.
-const E2FSPROGS: &str = "e2fsprogs";
-/// The metapackage of the newest kernel for virtual machines: it is small, and has the drivers that
-/// the lab needs built in.
+/// The package that depends on the newest kernel for virtual machines. That kernel is small, and
+/// all drivers that the lab needs are built in.
 const KERNEL: &str = "linux-image-cloud-amd64";
 
 /// The parts of the lab.
@@ -48,9 +46,6 @@ pub fn setup(say: &mut dyn FnMut(&str)) -> Result<Ready, LabError> {
         say(&format!("QEMU: {why}"));
         tools.push(QEMU);
     }
-    if image::mke2fs().is_err() {
-        tools.push(E2FSPROGS);
-    }
     let needs_kernel = Kernel::find().is_err();
     if !tools.is_empty() || needs_kernel {
         let release = Release::of_this_machine()?;
@@ -71,8 +66,7 @@ pub fn setup(say: &mut dyn FnMut(&str)) -> Result<Ready, LabError> {
             fetch(&apt, &packages, &cache_directory()?.join(kernel::DIRECTORY), say)?;
         }
     }
-    // The downloaded parts are checked.
-    image::mke2fs()?;
+    // The fetched parts are checked like installed ones.
     let ready = Ready { emulator: Emulator::find()?, kernel: Kernel::find()? };
     ready.kernel.boot_file()?;
     Ok(ready)

@@ -58,19 +58,19 @@ fn advice(text: &str) -> String {
     let like: Vec<&str> = like.flat_map(str::split_whitespace).collect();
     let has = |name: &str| like.contains(&name);
     let qemu = if has("debian") || has("ubuntu") {
-        "apt-get install qemu-system-x86 e2fsprogs"
+        "apt-get install qemu-system-x86"
     } else if has("fedora") || has("rhel") {
-        "dnf install qemu-system-x86-core e2fsprogs"
+        "dnf install qemu-system-x86-core"
     } else if has("arch") {
-        "pacman -S qemu-system-x86 e2fsprogs"
+        "pacman -S qemu-system-x86"
     } else if has("suse") || has("opensuse") {
-        "zypper install qemu-x86 e2fsprogs"
+        "zypper install qemu-x86"
     } else {
-        "install qemu-system-x86_64 and mke2fs with your package manager"
+        "install qemu-system-x86_64 with your package manager"
     };
     format!(
-        "here: {qemu}, and put a kernel (vmlinuz-VERSION) that has NVMe, ext4 and virtio-console \
-         built in, as Debian's cloud kernel 6.12 has, into \
+        "here: {qemu}, and put a kernel (vmlinuz-VERSION) that has initramfs, devtmpfs and \
+         virtio-console support built in, as Debian's cloud kernel 6.12 has, into \
          ~/.cache/numapilot/lab/{}/boot",
         crate::kernel::DIRECTORY
     )
