@@ -14,6 +14,9 @@ use super::weight::Weights;
 use crate::evidence::Region;
 use crate::nodes::Nodes;
 
+/// A region in which one page in so many belongs to another node than the owner moves as pages.
+const MOST_OF_OTHERS: usize = 16;
+
 /// Divides accesses into units, in order. `cost` is the cost of one access in nanoseconds.
 pub fn divide(
     state: &Adaptive,
@@ -92,9 +95,13 @@ impl<'a, C: Fn(&One) -> f64> Divider<'a, C> {
         let Some(slot) = state.regions.find(&mut self.regions_at, region) else { return };
         let known = state.regions.known(slot);
         let owned = settled(known.short, owner(known.long));
-        if !huge && (owned.is_none() || !state.reaches_beyond(accesses)) {
+        if !huge {
+            let begun = self.units.len();
             self.pages(accesses, first, (slot, owned));
-            return;
+            if owned.is_none() || !state.reaches_beyond(accesses) || self.divided(begun, owned) {
+                return;
+            }
+            self.units.truncate(begun);
         }
         let movable = state.cooldown.allows_region(&mut self.asked, region, self.now_ns);
         // A huge page that was not split when it should have been is moved as a whole.
@@ -132,6 +139,15 @@ impl<'a, C: Fn(&One) -> f64> Divider<'a, C> {
             movable,
             splits: false,
         });
+    }
+
+    /// Whether so many of the pages from `begun` belong to other nodes than the owner of their
+    /// region that it must not move as one unit. The owner then only makes most of the accesses,
+    /// for example because its pages are near.
+    fn divided(&self, begun: usize, owned: Option<u16>) -> bool {
+        let pages = &self.units[begun..];
+        let others = pages.iter().filter(|unit| unit.owner.is_some() && unit.owner != owned);
+        others.count() > pages.len() / MOST_OF_OTHERS
     }
 
     /// Makes a unit of each page of a region. Returns whether each page has an owner.
