@@ -21,3 +21,4 @@ mod samples;
 mod shell;
 #[path = "../../../cli/tests/terminal/mod.rs"]
 mod terminal;
+mod tune;

@@ -64,6 +64,7 @@ pub fn search(
             Decision::Run(orders) => orders,
             Decision::Stop(stop) => return Ok(stop),
         };
+        runner.expect(orders.iter().map(|order| (*order, space.plan(order.candidate))), evidence);
         for order in orders {
             if is_out_of_time(settings, evidence) {
                 let is_too_little = too_few_runs(settings, evidence).is_some();

@@ -23,7 +23,8 @@ Ctrl-C prints what is known so far and exits with 130 (SIGTERM: 143, SIGHUP: 129
 at once. Results are on disk after every run; --resume continues the search.\n\n\
 Examples:\n  numapilot tune -- ./query --threads 16\n  \
 numapilot tune --max-time 20m --metric 'tps = ([0-9.]+)' --maximize -- ./bench.sh\n  \
-numapilot tune --factor thp=inherit --limit rss=8G --check 'sum=(\\d+)' -- ./job")]
+numapilot tune --factor thp=inherit --limit rss=8G --check 'sum=(\\d+)' -- ./job\n  \
+numapilot tune --lab machine-a -- ./query --threads 16")]
 pub struct Args {
     #[command(flatten)]
     pub measure: MeasureArgs,
@@ -49,6 +50,17 @@ pub struct Args {
 /// Options of measuring.
 #[derive(clap::Args)]
 pub struct MeasureArgs {
+    /// Measure on this emulated machine, a name of `numapilot lab list` or a description file:
+    /// every run boots it, and times are simulated.
+    #[arg(long, value_name = "MACHINE", help_heading = "Measuring",
+          conflicts_with_all = ["allow_held_settings", "allow_machine_wide"])]
+    pub lab: Option<String>,
+
+    /// Seconds on the emulated machine's clocks in a simulated second, as for `lab run`.
+    #[arg(long, value_name = "N", requires = "lab", help_heading = "Measuring",
+          value_parser = units::whole::<u16>(1..=1000))]
+    pub time_scale: Option<u16>,
+
     /// Compare the number in the first group of the last match in the output, instead of wall
     /// time; ^ and $ match at the ends of each line.
     #[arg(long, value_name = "REGEX", value_parser = expression, help_heading = "Measuring")]
@@ -139,7 +151,8 @@ pub struct EffortArgs {
     #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Effort")]
     pub max_time: Option<Duration>,
 
-    /// Stop after this many runs [default: by the size of the space, 80 to 750].
+    /// Stop after this many runs [default: by the size of the space, 80 to 750; with --lab 40 to
+    /// 250].
     #[arg(long, value_name = "RUNS", help_heading = "Effort")]
     pub max_runs: Option<usize>,
 
@@ -160,14 +173,15 @@ pub struct EffortArgs {
           help_heading = "Effort")]
     pub precision: f64,
 
-    /// Runs before the first one that counts.
-    #[arg(long, value_name = "RUNS", default_value_t = 1, help_heading = "Effort")]
-    pub warmup: usize,
+    /// Runs before the first one that counts [default: 1; with --lab, where each run begins
+    /// afresh, 0].
+    #[arg(long, value_name = "RUNS", help_heading = "Effort")]
+    pub warmup: Option<usize>,
 
-    /// Runs of the default against itself.
-    #[arg(long, value_name = "RUNS", default_value_t = 5, help_heading = "Effort",
+    /// Runs of the default against itself [default: 5; with --lab 3].
+    #[arg(long, value_name = "RUNS", help_heading = "Effort",
           value_parser = units::whole::<u16>(3..=1000))]
-    pub noise_runs: u16,
+    pub noise_runs: Option<u16>,
 
     /// Seed of all random choices.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, help_heading = "Effort")]

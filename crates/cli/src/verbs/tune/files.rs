@@ -43,8 +43,8 @@ impl FileArgs {
         if self.force || self.resume { Existing::Replace } else { Existing::Keep }
     }
 
-    /// The directory of this command's results.
-    pub fn state(&self, command: &[OsString]) -> anyhow::Result<PathBuf> {
+    /// The directory of this command's results, on this machine or on an emulated one.
+    pub fn state(&self, command: &[OsString], lab: Option<&str>) -> anyhow::Result<PathBuf> {
         if let Some(directory) = &self.state {
             return Ok(directory.clone());
         }
@@ -58,6 +58,9 @@ impl FileArgs {
         };
         let mut hasher = DefaultHasher::new();
         (command, std::env::current_dir().ok()).hash(&mut hasher);
+        if let Some(machine) = lab {
+            machine.hash(&mut hasher);
+        }
         Ok(base.join("numapilot").join(format!("tune-{:016x}", hasher.finish())))
     }
 }
@@ -68,12 +71,11 @@ impl Outputs {
         &self,
         terminal: &Terminal,
         report: &Report,
-        command: &[OsString],
-        held: &[Holder],
+        origin: &Origin<'_>,
     ) -> anyhow::Result<Written> {
         let mut written = Written::default();
         if let Some(best) = &report.best {
-            let profile = origin(report, best, command, held) + &best.profile.to_profile();
+            let profile = origin.comment(report, best) + &best.profile.to_profile();
             file::put(&self.profile, &profile, self.existing)?;
             written.profile = Some(self.profile.clone());
         } else if self.profile.is_file() {
@@ -91,8 +93,37 @@ impl Outputs {
     }
 }
 
-/// The machine and the runs behind the winner, as comments of its profile.
-fn origin(report: &Report, best: &PlanFigures, command: &[OsString], held: &[Holder]) -> String {
+/// What a profile comes from.
+pub struct Origin<'a> {
+    pub command: &'a [OsString],
+    pub held: &'a [Holder],
+    /// The emulated machine.
+    pub lab: Option<&'a str>,
+}
+
+impl Origin<'_> {
+    /// The machine and the runs behind the winner, as comments of its profile.
+    fn comment(&self, report: &Report, best: &PlanFigures) -> String {
+        let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
+        let mut lines = vec![format!("Measured by numapilot tune on {} (UTC).", date::today())];
+        lines.extend(match self.lab {
+            Some(machine) => vec![format!("Machine: {machine}, emulated; times are simulated")],
+            None => this_machine(),
+        });
+        lines.extend([
+            format!("Command: {}", words.join(" ")),
+            format!("Metric: {}", report.metric),
+            format!("Result: {}", text::result(report, best)),
+            format!("Runs: {} of this plan, {} in all", best.runs, report.runs),
+        ]);
+        lines.extend(text::compared(report).map(|of| format!("Compared: {of}")));
+        lines.extend(self.held.iter().map(|holder| format!("Meanwhile: {holder}")));
+        lines.iter().map(|line| format!("# {}\n", line.replace(char::is_control, " "))).collect()
+    }
+}
+
+/// Lines that describe this host.
+fn this_machine() -> Vec<String> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let cpu = read("/proc/cpuinfo")
         .lines()
@@ -101,17 +132,8 @@ fn origin(report: &Report, best: &PlanFigures, command: &[OsString], held: &[Hol
         })
         .unwrap_or_else(|| std::env::consts::ARCH.to_owned());
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let words: Vec<String> = command.iter().map(|word| word.to_string_lossy().into()).collect();
-    let mut lines = vec![
-        format!("Measured by numapilot tune on {} (UTC).", date::today()),
+    vec![
         format!("Machine: {}, {}, {cpu}", read("/proc/sys/kernel/hostname"), plural(cpus, "CPU")),
         format!("Kernel: Linux {}", read("/proc/sys/kernel/osrelease")),
-        format!("Command: {}", words.join(" ")),
-        format!("Metric: {}", report.metric),
-        format!("Result: {}", text::result(report, best)),
-        format!("Runs: {} of this plan, {} in all", best.runs, report.runs),
-    ];
-    lines.extend(text::compared(report).map(|of| format!("Compared: {of}")));
-    lines.extend(held.iter().map(|holder| format!("Meanwhile: {holder}")));
-    lines.iter().map(|line| format!("# {}\n", line.replace(char::is_control, " "))).collect()
+    ]
 }

@@ -2,6 +2,7 @@
 //! best as a profile.
 
 mod args;
+mod emulated;
 mod files;
 mod input;
 mod limit;

@@ -17,6 +17,7 @@ use numapilot_tune::run::RunError;
 use numapilot_tune::search::{SearchError, search};
 
 use super::args::Args;
+use super::files::Origin;
 use super::progress::Progress;
 use super::setup::Setup;
 use super::text;
@@ -26,7 +27,9 @@ use crate::verbs::processes;
 pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     processes::require()?;
     let outputs = args.files.check()?;
-    if !args.measure.allow_held_settings
+    let is_here = args.measure.lab.is_none();
+    if is_here
+        && !args.measure.allow_held_settings
         && let Some(holder) = settle::holders().first()
     {
         bail!(
@@ -34,7 +37,9 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
              --allow-held-settings; the report and the profile then name the setting"
         );
     }
-    let held = settle::held_settings(terminal);
+    // Settings of this host do not reach an emulated machine.
+    let held_settings = || if is_here { settle::held_settings(terminal) } else { Vec::new() };
+    let held = held_settings();
     let setup = match Setup::new(terminal, args) {
         Ok(setup) => setup,
         Err(error) => return launch_error(terminal, &args.command, error),
@@ -43,7 +48,7 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     // If a filter refuses this, daemons that have cleared their environment are not ended.
     let _ = prctl::adopt_orphans();
     let mut runner = setup.runner(&interrupted);
-    let directory = args.files.state(&args.command)?;
+    let directory = args.files.state(&args.command, args.measure.lab.as_deref())?;
     let (mut journal, past) = numapilot_tune::journal::Journal::open(
         &directory,
         &setup.fingerprint(args, &held),
@@ -83,8 +88,9 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     }
     let report = Report::new(&setup.space, &setup.settings, &evidence, stop, setup.metric_name());
     // Includes settings that were taken since.
-    let held = settle::held_settings(terminal);
-    let written = outputs.write(terminal, &report, &args.command, &held)?;
+    let held = held_settings();
+    let origin = Origin { command: &args.command, held: &held, lab: args.measure.lab.as_deref() };
+    let written = outputs.write(terminal, &report, &origin)?;
     if args.json {
         terminal.json(&Measured::new(terminal, &report))?;
         written.lines().iter().for_each(|line| terminal.say(line));

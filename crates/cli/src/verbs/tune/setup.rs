@@ -1,5 +1,6 @@
 //! Turns the arguments into the search space and the settings.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -11,20 +12,33 @@ use anyhow::{Context, bail};
 use numapilot_cli_kit::plan_args::load_profile;
 use numapilot_cli_kit::terminal::Terminal;
 use numapilot_place::settings_journal::{Change, Held, Holder, Setting, SettingsJournal};
-use numapilot_place::{Plan, find_program};
+use numapilot_place::{PlaceError, Plan, find_program};
 use numapilot_topology::Machine;
 use numapilot_tune::decide::Settings;
 use numapilot_tune::evidence::Goal;
 use numapilot_tune::journal::{Fingerprint, PROGRAM};
-use numapilot_tune::run::{Decimal, Judge, Limits, Metric, Program, Runner};
+use numapilot_tune::run::{Decimal, Emulated, Judge, Limits, Metric, Program, Runner};
 use numapilot_tune::space::{Facts, Space};
 use serde_json::{Value, json};
 
 use super::args::Args;
+use super::emulated;
 use super::input::Input;
 
 /// The default metric, which needs no expression.
 pub const WALL_TIME: &str = "wall time";
+/// The default metric on an emulated machine.
+pub const SIMULATED_TIME: &str = "simulated time";
+
+/// Whether a metric of a report is a time in seconds that numapilot measures.
+pub fn is_time(metric: &str) -> bool {
+    [WALL_TIME, SIMULATED_TIME].contains(&metric)
+}
+
+/// Runs of the default against itself, without an option.
+const NOISE_RUNS: usize = 5;
+/// The same on an emulated machine.
+const EMULATED_NOISE_RUNS: usize = 3;
 
 /// Everything decided before the first run.
 pub struct Setup {
@@ -37,6 +51,8 @@ pub struct Setup {
     pub settings: Settings,
     /// Machine-wide settings that some plans change.
     pub machine_wide: BTreeSet<Setting>,
+    /// The emulated machine.
+    pub emulated: Option<Emulated>,
 }
 
 impl Setup {
@@ -56,15 +72,30 @@ impl Setup {
         };
         let judge =
             Judge::new(metric.clone(), args.measure.check.clone(), limits(&args.measure.limit));
-        let (space, machine_wide) = space(terminal, args, &machine, &program, &judge)?;
+        let emulated = emulated::machine(args)?;
+        let (space, machine_wide) = match &emulated {
+            // As root in the guest, every plan can be applied that its machine has the nodes for.
+            Some((_, facts)) => {
+                is_there(&program.command)?;
+                let space =
+                    Space::new(facts, &args.space.factors, extras(terminal, args)?, |_| Ok(()));
+                (space, BTreeSet::new())
+            }
+            None => space(terminal, args, &machine, &program, &judge)?,
+        };
+        let emulated = emulated.map(|(emulated, _)| emulated);
         let shape = space.shape();
         let mut settings = Settings {
             goal: if args.measure.maximize { Goal::Maximize } else { Goal::Minimize },
             resolution: args.effort.resolution,
             confidence: args.effort.confidence,
             precision: args.effort.precision,
-            warm_up: args.effort.warmup,
-            noise_runs: usize::from(args.effort.noise_runs),
+            // A guest is as cold in its first run as in any other.
+            warm_up: args.effort.warmup.unwrap_or(usize::from(emulated.is_none())),
+            noise_runs: args.effort.noise_runs.map_or(
+                if emulated.is_some() { EMULATED_NOISE_RUNS } else { NOISE_RUNS },
+                usize::from,
+            ),
             failure_tolerance: args.measure.failure_tolerance,
             max_runs: 0,
             max_seconds: args.effort.max_time.map(|t| t.as_secs_f64()),
@@ -85,9 +116,10 @@ impl Setup {
                 }
             ),
             Some(runs) => runs,
+            None if emulated.is_some() => Settings::default_max_runs_emulated(&shape).max(least),
             None => Settings::default_max_runs(&shape).max(least),
         };
-        Ok(Self { machine, program, judge, metric, input, space, settings, machine_wide })
+        Ok(Self { machine, program, judge, metric, input, space, settings, machine_wide, emulated })
     }
 
     /// Prevents other runs of numapilot from changing the settings that this search changes.
@@ -102,16 +134,22 @@ impl Setup {
     }
 
     pub fn runner<'a>(&'a self, interrupted: &'a AtomicBool) -> Runner<'a> {
-        Runner::new(&self.machine, self.program.clone(), self.judge.clone(), interrupted)
+        let runner =
+            Runner::new(&self.machine, self.program.clone(), self.judge.clone(), interrupted);
+        match &self.emulated {
+            Some(emulated) => runner.on(emulated.clone()),
+            None => runner,
+        }
     }
 
-    /// Whether the metric is wall time.
+    /// Whether the metric is a time that numapilot measures.
     pub fn is_time(&self) -> bool {
         matches!(self.metric, Metric::WallTime)
     }
 
     pub fn metric_name(&self) -> String {
         match &self.metric {
+            Metric::WallTime if self.emulated.is_some() => SIMULATED_TIME.to_owned(),
             Metric::WallTime => WALL_TIME.to_owned(),
             Metric::Matched { regex, .. } => regex.to_string(),
         }
@@ -120,7 +158,7 @@ impl Setup {
     /// Identifies the search. Limits of time and runs are not part of it and may change on
     /// resuming.
     pub fn fingerprint(&self, args: &Args, held: &[Holder]) -> Fingerprint {
-        let words: Vec<_> = args.command.iter().map(|w| w.to_string_lossy()).collect();
+        let words = words_of(&args.command);
         let directory = std::env::current_dir().unwrap_or_default();
         let measure = &args.measure;
         let regex = |regex: &Option<regex::Regex>| regex.as_ref().map(ToString::to_string);
@@ -149,14 +187,39 @@ impl Setup {
         // Measurements under another run's setting are not mixed with others.
         let held: Vec<_> = held.iter().map(|holder| (holder.setting, &holder.value)).collect();
         let held = (!held.is_empty()).then(|| ("held settings", json!(held)));
-        fields.into_iter().chain(held).map(|(key, value)| (key.to_owned(), value)).collect()
+        let emulated = self.emulated.as_ref();
+        let emulated = emulated.map(|on| ("machine", json!([on.machine, words_of(&on.options)])));
+        fields
+            .into_iter()
+            .chain(held)
+            .chain(emulated)
+            .map(|(key, value)| (key.to_owned(), value))
+            .collect()
     }
+}
+
+fn words_of(words: &[OsString]) -> Vec<Cow<'_, str>> {
+    words.iter().map(|word| word.to_string_lossy()).collect()
+}
+
+/// Checks that the command's program exists, which a guest would report after its boot.
+fn is_there(command: &[OsString]) -> Result<(), PlaceError> {
+    let Some(program) = command.first() else { return Ok(()) };
+    if find_program(program, &path()).is_some() {
+        return Ok(());
+    }
+    let program = program.to_string_lossy().into_owned();
+    let searched = if program.contains('/') { "the file system" } else { "$PATH" }.to_owned();
+    Err(PlaceError::NotFound { program, searched })
+}
+
+fn path() -> OsString {
+    std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into())
 }
 
 /// The program's file with its size and modification time, which show whether it has changed.
 fn program_file(command: &[OsString]) -> Value {
-    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-    let file = command.first().and_then(|name| find_program(name, &path));
+    let file = command.first().and_then(|name| find_program(name, &path()));
     let known = file.and_then(|file| Some((file.metadata().ok()?, file)));
     known.map_or(Value::Null, |(metadata, file)| {
         let modified = format!("{}.{:09}", metadata.mtime(), metadata.mtime_nsec());
@@ -200,21 +263,20 @@ fn space(
         machine_wide.borrow_mut().extend(changes.iter().map(|change| change.setting));
         Ok(())
     };
-    let extras = args
-        .space
-        .plans
-        .iter()
-        .map(|path| {
-            let plan = load_profile(terminal, path)?;
-            applies(&plan)
-                .map_err(anyhow::Error::msg)
-                .with_context(|| format!("--plan {}", path.display()))?;
-            Ok(plan)
-        })
-        .collect::<anyhow::Result<Vec<_>>>()?;
+    let extras = extras(terminal, args)?;
+    for (plan, path) in extras.iter().zip(&args.space.plans) {
+        applies(plan)
+            .map_err(anyhow::Error::msg)
+            .with_context(|| format!("--plan {}", path.display()))?;
+    }
     let facts = Facts::new(machine, Path::new("/"));
     let space = Space::new(&facts, &args.space.factors, extras, applies);
     Ok((space, machine_wide.into_inner()))
+}
+
+/// The plans that the user added.
+fn extras(terminal: &Terminal, args: &Args) -> anyhow::Result<Vec<Plan>> {
+    args.space.plans.iter().map(|path| load_profile(terminal, path)).collect()
 }
 
 fn listed(changes: &[Change]) -> String {

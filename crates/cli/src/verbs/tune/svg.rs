@@ -13,7 +13,7 @@ use numapilot_cli_kit::svg::{Svg, text_width};
 use numapilot_tune::evidence::Goal;
 use numapilot_tune::report::{PlanFigures, Report, Status};
 
-use super::setup::WALL_TIME;
+use super::setup::is_time;
 use super::text;
 
 /// The maximum number of plans; the picture says how many are left out.
@@ -45,7 +45,7 @@ pub fn draw(report: &Report) -> String {
     };
     let subtitle = format!(
         "{}, as a ratio to the default's, with its {:.0} % interval; {better}",
-        if report.metric == WALL_TIME { "Wall time" } else { "The metric (--metric)" },
+        if is_time(&report.metric) { text::metric(report) } else { "The metric (--metric)".into() },
         100.0 * report.confidence
     );
     svg.text("dim", MARGIN, 52.0, &subtitle);

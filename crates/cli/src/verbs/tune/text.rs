@@ -13,7 +13,7 @@ use numapilot_tune::evidence::Goal;
 use numapilot_tune::report::{Basis, PlanFigures, Report, Status};
 use numapilot_tune::space::Skipped;
 
-use super::setup::{Setup, WALL_TIME};
+use super::setup::{Setup, is_time};
 use super::written::Written;
 
 /// Prints what the search will do, on standard error.
@@ -93,13 +93,9 @@ fn heading(out: &mut impl Write, report: &Report, held: &[Holder]) -> anyhow::Re
         Goal::Minimize => "below 1 is better",
         Goal::Maximize => "above 1 is better",
     };
-    writeln!(
-        out,
-        "{BOLD}{}{BOLD:#}, as a ratio to the default's; {better}",
-        if report.metric == WALL_TIME { "Wall time".to_owned() } else { report.metric.clone() },
-    )?;
+    writeln!(out, "{BOLD}{}{BOLD:#}, as a ratio to the default's; {better}", metric(report),)?;
     let median = match report.default.median {
-        Some(median) if report.metric == WALL_TIME => seconds(median),
+        Some(median) if is_time(&report.metric) => seconds(median),
         Some(median) => figure(median),
         None => "<not measured>".to_owned(),
     };
@@ -119,6 +115,15 @@ fn heading(out: &mut impl Write, report: &Report, held: &[Holder]) -> anyhow::Re
     }
     writeln!(out)?;
     Ok(())
+}
+
+/// The metric at the beginning of a line.
+pub fn metric(report: &Report) -> String {
+    let mut letters = report.metric.chars();
+    match letters.next() {
+        Some(first) if is_time(&report.metric) => first.to_uppercase().chain(letters).collect(),
+        _ => report.metric.clone(),
+    }
 }
 
 /// Formats a value of the metric.
@@ -290,7 +295,7 @@ pub fn result(report: &Report, plan: &PlanFigures) -> String {
         Goal::Minimize => 1.0 / ratio,
         Goal::Maximize => ratio,
     };
-    let is_time = report.metric == WALL_TIME;
+    let is_time = is_time(&report.metric);
     let faster = if is_time { "times faster" } else { "times better" };
     let interval = plan.confidence.map_or_else(
         || "interval not known".to_owned(),
@@ -381,7 +386,7 @@ mod tests {
             profile: numapilot_place::Plan::default(),
         };
         Report {
-            metric: WALL_TIME.to_owned(),
+            metric: super::super::setup::WALL_TIME.to_owned(),
             goal: Goal::Minimize,
             noise: Some(0.1),
             noise_runs: 5,

@@ -21,6 +21,8 @@ const SMALL: usize = 9;
 const RACERS: usize = 4;
 /// Default number of runs for each level of each factor.
 const RUNS_PER_LEVEL: usize = 12;
+/// The same on an emulated machine, whose runs differ little.
+const RUNS_PER_LEVEL_EMULATED: usize = 4;
 /// Least runs for each level of each factor that the screening and the refinement get, before the
 /// final gets more than its least share.
 const LEAST_PER_LEVEL: usize = 4;
@@ -148,6 +150,13 @@ impl Settings {
     #[must_use]
     pub fn default_max_runs(shape: &Shape) -> usize {
         (learnt(shape) * RUNS_PER_LEVEL).clamp(80, 750)
+    }
+
+    /// Default number of runs for a space on an emulated machine, where two runs differ only by what
+    /// the seed perturbs.
+    #[must_use]
+    pub fn default_max_runs_emulated(shape: &Shape) -> usize {
+        (learnt(shape) * RUNS_PER_LEVEL_EMULATED).clamp(40, 250)
     }
 
     /// The least `max_runs` that lets a search come to an end.

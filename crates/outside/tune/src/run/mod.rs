@@ -5,6 +5,7 @@
 //! ```
 
 mod capture;
+mod emulated;
 mod execute;
 mod expression;
 mod group;
@@ -30,6 +31,8 @@ use thiserror::Error;
 
 use crate::evidence::{Failure, Order, Outcome, Remains, Trial};
 use crate::shape::DEFAULT;
+pub use emulated::Emulated;
+use emulated::Guests;
 pub use execute::{Execution, RunContext, execute, stdin};
 pub use expression::expression;
 pub use judge::{Judge, Limits, Metric, MetricError, Written, last_number};
@@ -81,6 +84,12 @@ pub enum RunError {
         /// Why it failed.
         source: io::Error,
     },
+    /// The lab could not run the program.
+    #[error("the lab ended without figures. {said}")]
+    Lab {
+        /// The end of its output.
+        said: String,
+    },
     /// The user interrupted.
     #[error("interrupted")]
     Interrupted,
@@ -97,6 +106,8 @@ pub struct Runner<'a> {
     interrupted: &'a AtomicBool,
     /// Why no allocator can be loaded into this program, once known.
     no_allocator: Option<String>,
+    /// The emulated machine on which trials run; `None` for this host.
+    guests: Option<Guests>,
 }
 
 impl<'a> Runner<'a> {
@@ -108,7 +119,20 @@ impl<'a> Runner<'a> {
         judge: Judge,
         interrupted: &'a AtomicBool,
     ) -> Self {
-        Self { machine, program, judge, interrupted, no_allocator: None }
+        Self { machine, program, judge, interrupted, no_allocator: None, guests: None }
+    }
+
+    /// Runs trials on an emulated machine.
+    #[must_use]
+    pub fn on(self, emulated: Emulated) -> Self {
+        Self { guests: Some(Guests::new(emulated)), ..self }
+    }
+
+    /// Announces the next runs, after those in the evidence: guests run ahead, side by side.
+    pub fn expect(&mut self, orders: impl IntoIterator<Item = (Order, Plan)>, evidence: &[Trial]) {
+        if let Some(guests) = &mut self.guests {
+            guests.expect(orders, evidence);
+        }
     }
 
     /// Checks whether this plan can be applied to the program in full. Returns the machine-wide
@@ -128,7 +152,11 @@ impl<'a> Runner<'a> {
     /// Sets the time limit from the default's runs, unless one was given.
     pub fn learn(&mut self, trials: &[Trial]) {
         if self.program.timeout.is_none() {
-            self.program.timeout = default_timeout(trials);
+            let timeout = default_timeout(trials);
+            self.program.timeout = match &self.guests {
+                Some(guests) => timeout.map(|timeout| guests.timeout(timeout)),
+                None => timeout,
+            };
         }
     }
 
@@ -158,6 +186,15 @@ impl<'a> Runner<'a> {
     pub fn run(&mut self, order: Order, plan: &Plan) -> Result<Trial, RunError> {
         if let Some(command) = self.program.prepare.clone() {
             self.run_prepare(&command)?;
+        }
+        if let Some(guests) = &mut self.guests {
+            return guests.run(
+                order,
+                self.machine,
+                &self.program,
+                &mut self.judge,
+                self.interrupted,
+            );
         }
         let number = BEGUN.fetch_add(1, Ordering::Relaxed);
         let mark = guard::run_mark(number)

@@ -50,6 +50,19 @@ impl Facts {
         }
     }
 
+    /// The facts of an emulated machine with these nodes, which runs Debian's kernel and has the
+    /// allocators of this host.
+    #[must_use]
+    pub fn of_emulated(machine: &Machine) -> Self {
+        Self {
+            cpu_nodes: machine.nodes.iter().filter(|node| !node.cpus.is_empty()).count(),
+            memory_nodes: machine.memory_nodes().len(),
+            allocators: allocators::installed().iter().map(ToString::to_string).collect(),
+            thp: Some("always".to_owned()),
+            numa_balancing: Some(true),
+        }
+    }
+
     /// The levels of a factor besides the one that changes nothing.
     ///
     /// # Errors

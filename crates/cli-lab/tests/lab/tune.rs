@@ -1,0 +1,102 @@
+//! `tune --lab`: the best plan on an emulated machine.
+
+use std::fs;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::guests::{NUMAPILOT, boots, compiled, err};
+
+/// A machine of two nodes. Remote memory takes 1.7 times as long as local memory.
+const MACHINE: &str = "threadripper-1950x";
+
+/// Levels that leave two plans: the default, and memory on the second node.
+const FACTORS: [&str; 10] = [
+    "--factor",
+    "allocator=inherit",
+    "--factor",
+    "threads=none",
+    "--factor",
+    "memory=bind:1",
+    "--factor",
+    "thp=inherit",
+    "--factor",
+    "numa-balancing=inherit",
+];
+
+fn tune(directory: &std::path::Path, options: &[&str], command: &[&str]) -> Output {
+    let mut tune = Command::new(NUMAPILOT);
+    tune.args(["tune", "--lab", MACHINE, "--json", "--state", "state"]).args(options);
+    tune.arg("--").args(command).current_dir(directory).stdin(Stdio::null()).output().unwrap()
+}
+
+#[test]
+fn memory_comes_to_a_program_that_has_gone_to_another_node() {
+    if !boots() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = compiled("remote.c", directory.path()) else { return };
+    let program = program.to_str().unwrap();
+    let options = [&FACTORS[..], &["--max-runs", "15", "--check", r"at (\d+)"]].concat();
+    let output = tune(directory.path(), &options, &[program]);
+    assert!(output.status.success(), "{}", err(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["metric"], "simulated time", "{report}");
+    let best = &report["best"];
+    assert_eq!(best["plan"], "bind 1", "{report}");
+    // The rest of the program's time does not depend on the memory.
+    let ratio = best["ratio"].as_f64().unwrap();
+    assert!((1.0 / 1.71..0.8).contains(&ratio), "{ratio}");
+    let profile = fs::read_to_string(directory.path().join("numapilot.toml")).unwrap();
+    assert!(
+        profile.contains("# Machine: threadripper-1950x, emulated; times are simulated\n"),
+        "{profile}"
+    );
+    // Anybody can repeat a run of the search, to the last digit.
+    let trials = fs::read_to_string(directory.path().join("state/trials.jsonl")).unwrap();
+    let first = trials.lines().find(|line| line.contains("\"trial\"")).unwrap();
+    let first: Value = serde_json::from_str(first).unwrap();
+    let again = Command::new(NUMAPILOT)
+        .args(["lab", "run", "--machine", MACHINE, "--json", "--output", "figures.json"])
+        .args(["--seed", "1", "--", "numapilot", "run", "--strict", "--profile"])
+        .args(["state/plan-0.toml", "--", program])
+        .current_dir(directory.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(again.status.success(), "{}", err(&again));
+    let figures = fs::read_to_string(directory.path().join("figures.json")).unwrap();
+    let figures: Value = serde_json::from_str(&figures).unwrap();
+    let regions = figures["regions"].as_array().unwrap();
+    let region = regions.iter().find(|region| region["name"] == "program").unwrap();
+    assert_eq!(region["simulated_seconds"], first["trial"]["outcome"]["value"], "{first}");
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let refused = |options: &[&str], command: &[&str], status: i32, expected: &str| {
+        let output = tune(directory.path(), options, command);
+        let message = err(&output);
+        assert_eq!(output.status.code(), Some(status), "{options:?} {message}");
+        assert!(message.contains(expected), "{options:?}: {message}");
+        assert!(!directory.path().join("numapilot.toml").exists());
+    };
+    refused(&["--limit", "rss=1G"], &["true"], 125, "is not measured");
+    refused(&["--allow-machine-wide"], &["true"], 125, "--allow-machine-wide");
+    refused(&["--time-scale", "0"], &["true"], 125, "--time-scale");
+    refused(&[], &["no-such-program"], 127, "no-such-program");
+    if !boots() {
+        return;
+    }
+    let options = [&FACTORS[..], &["--max-runs", "15"]].concat();
+    refused(&options, &["false"], 125, "the program fails without any plan");
+    let mut nodes = options.clone();
+    nodes[5] = "memory=bind:9";
+    let output = tune(directory.path(), &nodes, &["true"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let plans = report["plans"].as_array().unwrap();
+    let reason = plans.iter().find(|plan| plan["plan"] == "bind 9").unwrap()["reason"].to_string();
+    assert!(reason.contains('9') && !reason.contains("exit status"), "{reason}");
+}
