@@ -30,7 +30,7 @@ pub struct Args {
     /// start of the program relative to the kernel's ticks. Two runs of the same command with the
     /// same files and the same seed give the same figures, on any host and under any load, unless
     /// the program reads standard input or receives signals from outside.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, env = "NUMAPILOT_LAB_SEED")]
     seed: u64,
     /// Repeat the run with the seeds 1 to N, with as many guests at a time as the host's CPUs and
     /// free memory allow. Prints the median, minimum and maximum of each figure, and the program's

@@ -84,27 +84,6 @@ mod tests {
         ["systematic-numa-study", "carrefour", "allocation", "prt-pro", "numalloc"];
 
     #[test]
-    fn what_acts_by_the_host_s_time_has_it_for_itself() {
-        let mut alone = Vec::new();
-        for name in names() {
-            let experiment = named(name).unwrap().unwrap();
-            let commands = cells(&experiment, ScaleName::Paper);
-            let by_the_clock = [
-                "numapilot balance",
-                "numapilot cores",
-                "numapilot bench clients",
-                "--numa-balancing on",
-            ];
-            let has = |word: &&str| commands.iter().any(|cell| cell.command.contains(*word));
-            if by_the_clock.iter().any(has) {
-                assert!(experiment.is_alone(ScaleName::Laptop), "{name}");
-                alone.push(name);
-            }
-        }
-        assert_eq!(alone, ["a5", "a8", "a12", "b4", "b5", "b6", "d1", "d2", "d3", "d4"]);
-    }
-
-    #[test]
     fn all_experiments_are_whole_and_every_file_is_carried() {
         for name in names() {
             let experiment = named(name).unwrap().unwrap();

@@ -51,11 +51,6 @@ pub struct Experiment {
     pub differs: String,
     /// The machine: [`HOST`], or a name of `lab list`.
     pub machine: String,
-    /// Whether trials run alone even on an emulated machine. A guest's scheduler and its daemons
-    /// act by the guest's clock, which is the host's clock. If the host gives the guest less time,
-    /// they act more often during the same work.
-    #[serde(default)]
-    pub alone: bool,
     /// The shell command, with placeholders `{factor}` and `{value}` for levels and sizes.
     pub command: String,
     /// The levels of each factor.
@@ -233,11 +228,11 @@ impl Experiment {
         self.scale.range(..=scale).next_back().map(|(_, scale)| scale)
     }
 
-    /// Whether trials run alone: on the host, their time is measured. At smoke scale the time does
-    /// not matter, so trials share the machine where they can.
+    /// Whether trials run alone: on the host, their time is measured. Emulated machines count
+    /// simulated time.
     #[must_use]
-    pub fn is_alone(&self, scale: ScaleName) -> bool {
-        self.machine == HOST || self.alone && scale > ScaleName::Smoke
+    pub fn is_alone(&self) -> bool {
+        self.machine == HOST
     }
 
     fn check(&self) -> Result<(), String> {

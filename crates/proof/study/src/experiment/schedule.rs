@@ -77,13 +77,13 @@ impl<'a> Schedule<'a> {
                         task.metrics.extend(metrics);
                         task.due.extend(rounds.clone());
                         task.timeout = task.timeout.max(timeout);
-                        task.alone |= experiment.is_alone(scale);
+                        task.alone |= experiment.is_alone();
                     }
                     None => tasks.push(Task {
                         experiment: e,
                         at: cell.at,
                         command: cell.command,
-                        alone: experiment.is_alone(scale),
+                        alone: experiment.is_alone(),
                         timeout,
                         metrics: metrics.collect(),
                         due: rounds.clone().collect(),
@@ -239,7 +239,8 @@ mod tests {
         assert_eq!(seconds(lab("L1", ""), 2, None), 60.0);
         assert_eq!(seconds(lab("L1", ""), 100, None), 30.0);
         assert_eq!(seconds(lab("L1", ""), 2, Some(1)), 0.0);
-        assert_eq!(seconds(lab("L2", "alone = true"), 2, None), 120.0);
+        let host = Experiment { machine: "host".to_owned(), ..lab("H", "") };
+        assert_eq!(seconds(host, 2, None), 120.0);
     }
 
     #[test]

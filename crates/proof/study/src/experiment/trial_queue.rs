@@ -54,7 +54,7 @@ impl TrialQueue {
 mod tests {
     use super::*;
     use crate::experiment::tests::{lab, tiny};
-    use crate::experiment::{Outcome, ScaleName, Trial};
+    use crate::experiment::{Experiment, Outcome, ScaleName, Trial};
 
     fn made(schedule: &mut Schedule<'_>, due: Due, outcome: Outcome) {
         let command = schedule.tasks[due.task].command.clone();
@@ -90,14 +90,15 @@ mod tests {
 
     #[test]
     fn what_is_alone_waits_for_all_and_all_wait_for_it() {
-        let all = [lab("L1", ""), tiny(), lab("L2", "alone = true"), lab("L3", "")];
+        let host = Experiment { machine: "host".to_owned(), ..lab("H", "") };
+        let all = [lab("L1", ""), tiny(), host, lab("L3", "")];
         let schedule = Schedule::new(&all, ScaleName::Laptop, Some(1), &[]);
         let mut queue = TrialQueue::new(&schedule, 1);
         let mut next = |running: &[Due]| queue.next(&schedule, running);
         let first = next(&[]).unwrap();
         let second = next(&[first]).unwrap();
         assert_eq!(next(&[first, second]), None);
-        // Two experiments on the host, two in the lab.
+        // Two trials of each of the two experiments on the host.
         for _ in 0..4 {
             assert_eq!(next(&[first]), None);
             let alone = next(&[]).unwrap();
@@ -107,9 +108,6 @@ mod tests {
         let last = next(&[]).unwrap();
         assert!(next(&[last]).is_some());
         assert_eq!(next(&[]), None);
-        // At smoke scale, only those on the host run alone.
-        let schedule = Schedule::new(&all, ScaleName::Smoke, Some(1), &[]);
-        assert_eq!(schedule.tasks.iter().filter(|task| task.alone).count(), 2);
     }
 
     #[test]

@@ -26,6 +26,9 @@ use super::schedule::{Ahead, Schedule};
 use super::trial::Trial;
 use super::trial_queue::{Due, TrialQueue};
 
+/// The variable from which `numapilot lab run` takes its seed.
+const SEED: &str = "NUMAPILOT_LAB_SEED";
+
 /// What to run.
 #[derive(Debug)]
 pub struct Batch<'a> {
@@ -127,7 +130,9 @@ impl Batch<'_> {
                 let (sender, command, timeout) = (sender.clone(), &task.command, task.timeout);
                 let command = command.clone();
                 // The receiver is gone when the batch ended with an error.
-                scope.spawn(move || drop(sender.send((due, self.one(&command, timeout)))));
+                scope.spawn(move || {
+                    drop(sender.send((due, self.one(&command, due.round, timeout))))
+                });
             }
             let now: Vec<Running<'_>> =
                 running.iter().map(|due| self.running(&schedule, *due)).collect();
@@ -159,15 +164,17 @@ impl Batch<'_> {
         Running { experiment: &self.experiments[task.experiment], at: &task.at }
     }
 
-    fn one(&self, command: &str, timeout: Duration) -> Result<Execution, RunError> {
+    fn one(&self, command: &str, round: u32, timeout: Duration) -> Result<Execution, RunError> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let mut assignment = OsString::from("PATH=");
         assignment.push(self.programs);
         assignment.push(":");
         assignment.push(path);
         let shell = ["sh", "-c", command].map(OsString::from);
+        // Repetitions on an emulated machine differ by their seeds alone.
+        let seed = OsString::from(format!("{SEED}={}", u64::from(round) + 1));
         let words: Vec<OsString> =
-            [OsString::from("env"), assignment].into_iter().chain(shell).collect();
+            [OsString::from("env"), assignment, seed].into_iter().chain(shell).collect();
         let options = Options { strict: false, new_group: true };
         let prepared = prepare(&Plan::default(), self.machine, &words, &options)?;
         let context = RunContext {

@@ -132,9 +132,8 @@ fn nothing_runs_beside_what_is_made_alone() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("log");
     let script = format!("echo + $ID >> {0}; sleep 0.02; echo - $ID >> {0}", file.display());
-    let host = Experiment { machine: "host".to_owned(), ..lab("HOST", &script) };
-    let alone = Experiment { alone: true, ..lab("ALONE", &script) };
-    let all = [lab("L1", &script), host, lab("L2", &script), alone, lab("L3", &script)];
+    let host = |id| Experiment { machine: "host".to_owned(), ..lab(id, &script) };
+    let all = [lab("L1", &script), host("H1"), lab("L2", &script), host("H2"), lab("L3", &script)];
     let (_, log) = run(&all, &[], false);
     assert_eq!((log.trials.len(), log.begun), (30, 5));
     let text = fs::read_to_string(file).unwrap();
@@ -190,4 +189,17 @@ fn an_error_ends_all_that_runs() {
     assert!(matches!(ended, Err(RunError::Io { .. })), "{ended:?}");
     let pid = fs::read_to_string(pid).unwrap();
     assert!(!Path::new("/proc").join(pid.trim()).exists());
+}
+
+#[test]
+fn repetitions_on_emulated_machines_are_seeds() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("log");
+    let script = format!("echo $NUMAPILOT_LAB_SEED >> {}", file.display());
+    let (_, log) = run(&[lab("L1", &script)], &[], false);
+    let text = fs::read_to_string(file).unwrap();
+    let mut seeds: Vec<&str> = text.lines().collect();
+    seeds.sort_unstable();
+    // Two cells, each in three rounds.
+    assert_eq!((log.trials.len(), seeds), (6, vec!["1", "1", "2", "2", "3", "3"]));
 }
