@@ -9,6 +9,10 @@ use numapilot_workloads::kernels::Kernel;
 use super::under_what::Under;
 use crate::verbs::bench::kernel::args::{Common, Scale};
 
+/// The time scale with `--under`: balance decides once in 50 ms of simulated time, and
+/// a tick of the scheduler takes less than 2 % of the time.
+const UNDER_TIME_SCALE: u16 = 20;
+
 /// Arguments of `bench kernel all`.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -35,7 +39,14 @@ pub struct Args {
     #[arg(long, value_name = "WHAT", value_delimiter = ',', value_enum, conflicts_with = "svg")]
     pub under: Vec<Under>,
 
-    /// With --under paper and default: the interval, in real time, at which balance decides.
+    /// Seconds on the emulated machine's clocks in a simulated second, as for `lab run`: with more,
+    /// the kernel and balance act more often in the time of --for [default: 20 with --under, else
+    /// 1].
+    #[arg(long, value_name = "N", requires = "lab", value_parser = units::whole::<u16>(1..=1000))]
+    time_scale: Option<u16>,
+
+    /// With --under paper and default: the interval at which balance decides, on the clock of the
+    /// machine that it runs on.
     #[arg(long, value_name = "TIME", requires = "under", value_parser = units::duration)]
     interval: Option<Duration>,
 
@@ -62,6 +73,12 @@ impl Args {
         }
         words.extend(self.kernel_words());
         words
+    }
+
+    /// The option of `lab run` that sets the time scale.
+    pub fn time_scale_word(&self) -> String {
+        let usual = if self.under.is_empty() { 1 } else { UNDER_TIME_SCALE };
+        format!("--time-scale={}", self.time_scale.unwrap_or(usual))
     }
 
     /// The options of balance.

@@ -19,6 +19,7 @@ pub fn outcomes(machine: &str, args: &Args) -> anyhow::Result<(Vec<Value>, End)>
     let settings = ["--numa-balancing", "off", "--"];
     let mut words: Vec<String> =
         [&lab[..], &settings].concat().into_iter().map(str::to_owned).collect();
+    words.insert(2, args.time_scale_word());
     words.push(program.to_string_lossy().into_owned());
     words.extend(args.words(machine));
     let interrupted = interruption::flag()?;
