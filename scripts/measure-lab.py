@@ -94,9 +94,12 @@ def main():
         else:
             ratios = [(a[1] - boots[0][i]) / (b[1] - boots[1][i]) for i, (a, b) in enumerate(zip(ours, others))]
         cells.append(f"{statistics.median(ratios):.2f}" + (" (the boot)" if name == "true" else ""))
-        dram = [c["local_accesses"] + c["remote_accesses"] for _, _, c in ours]
-        rates = [d / (a[1] - boot) for d, a, boot in zip(dram, ours, boots[0])]
-        cells.append("" if name == "true" else f"{statistics.median(rates) / 1e6:.2f} M")
+        if name == "true":
+            cells.append("")
+        else:
+            dram = [c["local_accesses"] + c["remote_accesses"] for _, _, c in ours]
+            rates = [d / (a[1] - boot) for d, a, boot in zip(dram, ours, boots[0])]
+            cells.append(f"{statistics.median(rates) / 1e6:.2f} M")
         cells.append("the same" if all(run[2] == ours[0][2] for run in ours) else "differ")
         print(f"| {' | '.join(cells)} |")
 
