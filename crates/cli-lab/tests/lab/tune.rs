@@ -24,8 +24,16 @@ const FACTORS: [&str; 10] = [
     "numa-balancing=inherit",
 ];
 
+/// `numapilot` without cargo's search path for libraries, which would make the guest's loader search
+/// many directories in the program's time.
+fn numapilot() -> Command {
+    let mut command = Command::new(NUMAPILOT);
+    command.env_remove("LD_LIBRARY_PATH");
+    command
+}
+
 fn tune(directory: &std::path::Path, options: &[&str], command: &[&str]) -> Output {
-    let mut tune = Command::new(NUMAPILOT);
+    let mut tune = numapilot();
     tune.args(["tune", "--lab", MACHINE, "--json", "--state", "state"]).args(options);
     tune.arg("--").args(command).current_dir(directory).stdin(Stdio::null()).output().unwrap()
 }
@@ -57,7 +65,7 @@ fn memory_comes_to_a_program_that_has_gone_to_another_node() {
     let trials = fs::read_to_string(directory.path().join("state/trials.jsonl")).unwrap();
     let first = trials.lines().find(|line| line.contains("\"trial\"")).unwrap();
     let first: Value = serde_json::from_str(first).unwrap();
-    let again = Command::new(NUMAPILOT)
+    let again = numapilot()
         .args(["lab", "run", "--machine", MACHINE, "--json", "--output", "figures.json"])
         .args(["--seed", "1", "--", "numapilot", "run", "--strict", "--profile"])
         .args(["state/plan-0.toml", "--", program])
