@@ -26,6 +26,7 @@ pub mod sampling;
 pub mod shared;
 pub mod signals;
 pub mod spawn;
+pub mod splitmix;
 
 use std::io;
 

@@ -4,16 +4,8 @@
 //! Source: SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA
 //! 2014). Its n-th output is a function of the seed and n.
 
-/// The golden-ratio increment of SplitMix64.
-const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// SplitMix64's finaliser: a bijection in which every input bit reaches every output bit.
-#[must_use]
-pub const fn mix(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
+use numapilot_sys::splitmix::GAMMA;
+pub use numapilot_sys::splitmix::mix;
 
 /// The stream of draws for one record.
 #[derive(Clone, Debug)]

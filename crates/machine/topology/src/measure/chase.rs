@@ -6,6 +6,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use numapilot_sys::splitmix::{GAMMA, mix};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Distance between two lines of the cycle. Processors often fetch lines in pairs of neighbours, so
@@ -29,15 +30,13 @@ pub fn write_cycle(words: &mut [u64], seed: u64) {
     }
 }
 
-/// `SplitMix64` (Steele, Lea, Flood 2014): random enough to defeat a prefetcher.
+/// `SplitMix64`: random enough to defeat a prefetcher.
 struct Random(u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0 = self.0.wrapping_add(GAMMA);
+        mix(self.0)
     }
 
     /// A number below `limit`, by the high half of a product.

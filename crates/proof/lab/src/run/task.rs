@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use numapilot_lab_init::{DIRECTORY, Setting, Task, User};
 use numapilot_place::elf::{Kind, inspect};
 use numapilot_place::{find_program, own_program};
+use numapilot_sys::splitmix::{GAMMA, mix};
 
 use super::{OWN_PROGRAMS, Request, Streams, Tuning};
 use crate::LabError;
@@ -46,21 +47,12 @@ pub fn from_request(request: &Request) -> Result<Task, LabError> {
         directory: env::current_dir().map_err(LabError::host("find the working directory"))?,
         user: request.user,
         settings: settings(&request.tuning),
-        delay_ns: mix(request.seed) % TICK_NS,
+        delay_ns: mix(request.seed.wrapping_add(GAMMA)) % TICK_NS,
         terminal: match request.streams {
             Streams::Pipes => None,
             Streams::Terminal(size) => Some(size),
         },
     })
-}
-
-/// A hash of the seed: every bit depends on all bits of the seed (splitmix64: Steele, Lea and
-/// Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014).
-fn mix(seed: u64) -> u64 {
-    let mut mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ mixed >> 31
 }
 
 /// The absolute path of the program's file, if the guest can run it.
