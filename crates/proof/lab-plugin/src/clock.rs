@@ -5,16 +5,10 @@ use crate::internals::ClockHooks;
 use crate::machine::{machine, nanoseconds};
 
 /// The functions for [`Internals::hook`](crate::internals::Internals::hook).
-pub const HOOKS: ClockHooks = ClockHooks { clock, set_clock, ticks };
+pub const HOOKS: ClockHooks = ClockHooks { clock, ticks };
 
 extern "C" fn clock() -> i64 {
     machine().map_or(0, |machine| nanoseconds(machine.guest_ps()))
-}
-
-extern "C" fn set_clock(ns: i64) {
-    if let (Some(machine), Ok(ns)) = (machine(), u64::try_from(ns)) {
-        machine.set_time(ns.saturating_mul(1000) / machine.scale());
-    }
 }
 
 extern "C" fn ticks() -> i64 {

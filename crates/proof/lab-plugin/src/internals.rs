@@ -24,13 +24,12 @@ const PARALLEL: u32 = 0x8000;
 const TABLE_WORDS: usize = 80;
 
 /// The accelerator's functions for the virtual clock (`AccelOpsClass` in QEMU's
-/// `include/system/accel-ops.h`): three consecutive members, which TCG leaves null.
+/// `include/system/accel-ops.h`). Between the two is the member that sets the clock, which QEMU
+/// does not use if it is null. TCG leaves all three null.
 #[derive(Clone, Copy)]
 pub struct ClockHooks {
     /// Returns the virtual clock in nanoseconds.
     pub clock: extern "C" fn() -> i64,
-    /// Sets the virtual clock to a time in nanoseconds.
-    pub set_clock: extern "C" fn(i64),
     /// Returns the time stamp counter.
     pub ticks: extern "C" fn() -> i64,
 }
@@ -132,15 +131,12 @@ impl Internals {
         if words.iter().any(|word| unsafe { !(**word).is_null() }) {
             return Err(StartError::Accelerator);
         }
-        let values = [
-            hooks.clock as *const () as *mut c_void,
-            hooks.set_clock as *const () as *mut c_void,
-            hooks.ticks as *const () as *mut c_void,
-        ];
-        for (word, value) in words.into_iter().zip(values) {
+        let [clock, _, ticks] = words;
+        let values = [(clock, hooks.clock as *const ()), (ticks, hooks.ticks as *const ())];
+        for (word, value) in values {
             // SAFETY: the words are members of the table, each of the type of its hook. QEMU reads
             // them when it asks for the time.
-            unsafe { word.write(value) };
+            unsafe { word.write(value.cast_mut().cast()) };
         }
         Ok(())
     }

@@ -176,14 +176,8 @@ impl Llc {
         tags.store(tags.load(Relaxed) & !(0xff << shift) | tag(line) << shift, Relaxed);
         let word = line << LINE_SHIFT | alone.bits();
         let way = &self.sets.of(line)[room.way];
-        let left = match alone {
-            Alone::No => way.swap(word, Relaxed),
-            Alone::Yes | Alone::Changed => {
-                let left = way.load(Relaxed);
-                way.store(word, Relaxed);
-                left
-            }
-        };
+        let left = way.load(Relaxed);
+        way.store(word, Relaxed);
         line_of(left).map(|line| Victim { line, changed: left & CHANGED != 0 })
     }
 
