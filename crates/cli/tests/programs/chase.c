@@ -6,18 +6,12 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
+#include "now.h"
 
 #define LINE 64
 #define HUGE (2ul << 20)
 #define MPOL_BIND 2
-
-static double now(void) {
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    return at.tv_sec * 1e9 + at.tv_nsec;
-}
 
 int main(int argc, char **argv) {
     if (argc != 4)

@@ -3,13 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <time.h>
-
-static double now(void) {
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    return at.tv_sec * 1e9 + at.tv_nsec;
-}
+#include "now.h"
 
 int main(int argc, char **argv) {
     if (argc != 2)
