@@ -13,6 +13,7 @@ pub mod completions;
 pub mod date;
 pub mod deferred;
 pub mod file;
+pub mod guests;
 pub mod interruption;
 pub mod man;
 pub mod node_layout;

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod auto_numa;
+mod available;
 mod error;
 mod footprint;
 pub mod hardware;
@@ -41,6 +42,7 @@ mod threads;
 mod tree;
 
 pub use auto_numa::AutoNuma;
+pub use available::available_bytes;
 pub use error::ObserveError;
 pub use footprint::Footprint;
 pub use memory::MemoryPoint;

@@ -2,7 +2,6 @@
 //! than being killed half-way.
 
 use numapilot_observe::Resident;
-use procfs::Current;
 use procfs::process::Process;
 
 use crate::WorkloadError;
@@ -56,7 +55,6 @@ fn own() -> Result<Resident, WorkloadError> {
 /// # Errors
 /// [`WorkloadError::Proc`].
 pub fn available_bytes() -> Result<u64, WorkloadError> {
-    let proc = |reason| WorkloadError::Proc { what: "/proc/meminfo", reason };
-    let meminfo = procfs::Meminfo::current().map_err(|e| proc(e.to_string()))?;
-    Ok(meminfo.mem_available.unwrap_or(meminfo.mem_free))
+    numapilot_observe::available_bytes()
+        .map_err(|e| WorkloadError::Proc { what: "/proc/meminfo", reason: e.to_string() })
 }

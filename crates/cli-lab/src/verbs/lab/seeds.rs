@@ -14,14 +14,15 @@ use std::thread;
 
 use anyhow::{Context, anyhow, bail};
 use numapilot_cli_kit::columns::{grouped, percent};
+use numapilot_cli_kit::guests::allowed_here;
 use numapilot_cli_kit::interruption;
 use numapilot_cli_kit::status_line::StatusLine;
 use numapilot_cli_kit::terminal::{Terminal, seconds, table};
 use numapilot_lab_model::{Region, Report};
+use numapilot_tune::statistics::median;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::jobs::allowed_here;
 use crate::{child, programs};
 
 /// The hidden option by which a run with several seeds starts one of its runs: the seed, and the
@@ -52,15 +53,10 @@ struct Spread {
 
 impl Spread {
     /// `None` without a value.
-    fn of(mut values: Vec<f64>) -> Option<Self> {
-        values.sort_by(f64::total_cmp);
-        let (minimum, maximum) = (*values.first()?, *values.last()?);
-        let middle = values.len() / 2;
-        let median = match values.len() % 2 {
-            0 => f64::midpoint(values[middle - 1], values[middle]),
-            _ => values[middle],
-        };
-        Some(Self { median, minimum, maximum })
+    fn of(values: Vec<f64>) -> Option<Self> {
+        let minimum = values.iter().copied().reduce(f64::min)?;
+        let maximum = values.iter().copied().reduce(f64::max)?;
+        Some(Self { median: median(&values), minimum, maximum })
     }
 
     /// The difference of the extremes, relative to the median; `None` if the median is 0.

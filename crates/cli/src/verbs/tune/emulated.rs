@@ -2,20 +2,16 @@
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
-use std::thread;
 
 use anyhow::{Context, bail};
+use numapilot_cli_kit::guests::allowed_here;
 use numapilot_place::own_program;
 use numapilot_topology::description::machine_named;
 use numapilot_tune::run::Emulated;
 use numapilot_tune::space::Facts;
-use procfs::{Current, Meminfo};
 
 use super::args::Args;
 use crate::elsewhere::PROGRAM;
-
-/// Memory that a guest may take.
-const GUEST_BYTES: u64 = 4 << 30;
 
 /// The machine of `--lab`, and what its plans can be made of.
 pub fn machine(args: &Args) -> anyhow::Result<Option<(Emulated, Facts)>> {
@@ -36,16 +32,8 @@ pub fn machine(args: &Args) -> anyhow::Result<Option<(Emulated, Facts)>> {
         machine: name.clone(),
         options: scale.into_iter().collect(),
         // What --prepare changes must be there for one run only.
-        jobs: if args.measure.prepare.is_some() { NonZeroUsize::MIN } else { jobs() },
+        jobs: if args.measure.prepare.is_some() { NonZeroUsize::MIN } else { allowed_here() },
         directory: args.files.state(&args.command, Some(name))?,
     };
     Ok(Some((emulated, Facts::of_emulated(&machine))))
-}
-
-/// Guests that the CPUs and the free memory of this host allow: one thread runs each.
-fn jobs() -> NonZeroUsize {
-    let cpus = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let free = Meminfo::current().ok().and_then(|memory| memory.mem_available).unwrap_or(0);
-    let room = usize::try_from(free / GUEST_BYTES).unwrap_or(usize::MAX);
-    NonZeroUsize::new(cpus.get().min(room)).unwrap_or(NonZeroUsize::MIN)
 }

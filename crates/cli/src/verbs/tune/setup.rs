@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use numapilot_cli_kit::plan_args::load_profile;
 use numapilot_cli_kit::terminal::Terminal;
 use numapilot_place::settings_journal::{Change, Held, Holder, Setting, SettingsJournal};
-use numapilot_place::{PlaceError, Plan, find_program};
+use numapilot_place::{Options, Plan, find_program, prepare};
 use numapilot_topology::Machine;
 use numapilot_tune::decide::Settings;
 use numapilot_tune::evidence::Goal;
@@ -76,7 +76,9 @@ impl Setup {
         let (space, machine_wide) = match &emulated {
             // As root in the guest, every plan can be applied that its machine has the nodes for.
             Some((_, facts)) => {
-                is_there(&program.command)?;
+                // A guest would report a missing program only after its boot.
+                let options = Options { strict: false, new_group: false };
+                prepare(&Plan::default(), &machine, &program.command, &options)?.check_program()?;
                 let space =
                     Space::new(facts, &args.space.factors, extras(terminal, args)?, |_| Ok(()));
                 (space, BTreeSet::new())
@@ -202,24 +204,10 @@ fn words_of(words: &[OsString]) -> Vec<Cow<'_, str>> {
     words.iter().map(|word| word.to_string_lossy()).collect()
 }
 
-/// Checks that the command's program exists, which a guest would report after its boot.
-fn is_there(command: &[OsString]) -> Result<(), PlaceError> {
-    let Some(program) = command.first() else { return Ok(()) };
-    if find_program(program, &path()).is_some() {
-        return Ok(());
-    }
-    let program = program.to_string_lossy().into_owned();
-    let searched = if program.contains('/') { "the file system" } else { "$PATH" }.to_owned();
-    Err(PlaceError::NotFound { program, searched })
-}
-
-fn path() -> OsString {
-    std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into())
-}
-
 /// The program's file with its size and modification time, which show whether it has changed.
 fn program_file(command: &[OsString]) -> Value {
-    let file = command.first().and_then(|name| find_program(name, &path()));
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    let file = command.first().and_then(|name| find_program(name, &path));
     let known = file.and_then(|file| Some((file.metadata().ok()?, file)));
     known.map_or(Value::Null, |(metadata, file)| {
         let modified = format!("{}.{:09}", metadata.mtime(), metadata.mtime_nsec());

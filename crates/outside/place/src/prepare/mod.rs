@@ -211,6 +211,19 @@ impl Prepared {
         self.words[0].to_string_lossy().into_owned()
     }
 
+    /// Checks that the program's file can be executed, without executing it.
+    ///
+    /// # Errors
+    /// The error with which a start would fail.
+    pub fn check_program(&self) -> Result<(), PlaceError> {
+        if self.program_file().is_some() {
+            return Ok(());
+        }
+        let is_there = self.program().contains('/') && Path::new(&self.words[0]).exists();
+        let cause = if is_there { libc::EACCES } else { libc::ENOENT };
+        Err(self.start_error(SpawnError::Exec(io::Error::from_raw_os_error(cause))))
+    }
+
     fn start_error(&self, error: SpawnError) -> PlaceError {
         let program = self.program();
         let source = match error {

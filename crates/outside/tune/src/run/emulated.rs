@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use numapilot_place::{Options, Plan, allocators, prepare};
+use numapilot_place::{Options, Plan, allocators, prepare, scratch_directory};
 use numapilot_topology::Machine;
 use serde::Deserialize;
 
@@ -208,10 +208,10 @@ impl Guests {
         program: &Program,
         interrupted: &AtomicBool,
     ) -> Result<Guest, RunError> {
-        let directory =
-            tempfile::tempdir().map_err(|e| io_error("cannot make a temporary directory", e))?;
+        let directory = scratch_directory("tune")
+            .map_err(|e| io_error("cannot make a temporary directory", e))?;
         let figures = directory.path().join("figures.json");
-        let command = self.command(one, program, &figures)?;
+        let command = self.command(one, program, &figures);
         let options = Options { strict: false, new_group: true };
         let prepared = prepare(&Plan::default(), host, &command, &options)?;
         let context = RunContext {
@@ -234,12 +234,7 @@ impl Guests {
     }
 
     /// The command of a guest.
-    fn command(
-        &self,
-        one: &Expected,
-        program: &Program,
-        figures: &Path,
-    ) -> Result<Vec<OsString>, RunError> {
+    fn command(&self, one: &Expected, program: &Program, figures: &Path) -> Vec<OsString> {
         let Emulated { lab, machine, options, .. } = &self.emulated;
         let mut command = vec![lab.clone().into_os_string()];
         command.extend(["lab", "run", "--machine", machine, "--json", "--output"].map(Into::into));
@@ -254,7 +249,7 @@ impl Guests {
         command.push(self.profile(one.order.candidate).into_os_string());
         command.push("--".into());
         command.extend(program.command.iter().cloned());
-        Ok(command)
+        command
     }
 }
 
