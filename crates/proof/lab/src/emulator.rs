@@ -1,6 +1,7 @@
 //! Finds QEMU, and checks its version and whether the plugin can run in it.
 
 use std::env;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -35,13 +36,14 @@ impl Emulator {
         if env::consts::ARCH != "x86_64" {
             return Err(LabError::Processor(env::consts::ARCH));
         }
+        let plugin = checking_plugin()?;
         let path = env::var_os("PATH").unwrap_or_default();
         let installed = env::split_paths(&path).map(|d| d.join(PROGRAM)).find(|p| p.is_file());
-        let installed = installed.map(|program| Self::check(program, None));
+        let installed = installed.map(|program| Self::check(program, None, &plugin));
         if let Some(Ok(emulator)) = installed {
             return Ok(emulator);
         }
-        match Self::in_cache() {
+        match Self::in_cache(&plugin) {
             Err(LabError::NoEmulator { program }) => {
                 Err(installed.and_then(Result::err).unwrap_or(LabError::NoEmulator { program }))
             }
@@ -50,15 +52,20 @@ impl Emulator {
     }
 
     /// The QEMU in the cache.
-    fn in_cache() -> Result<Self, LabError> {
+    fn in_cache(plugin: &OsStr) -> Result<Self, LabError> {
         let tools = Unpacked::tools()?;
         match tools.program(PROGRAM) {
-            Some(program) => Self::check(program, Some(tools)),
+            Some(program) => Self::check(program, Some(tools), plugin),
             None => Err(LabError::NoEmulator { program: PROGRAM }),
         }
     }
 
-    fn check(program: PathBuf, unpacked: Option<Unpacked>) -> Result<Self, LabError> {
+    /// Checks a QEMU by its version and by loading the plugin, of which `plugin` is QEMU's option.
+    fn check(
+        program: PathBuf,
+        unpacked: Option<Unpacked>,
+        plugin: &OsStr,
+    ) -> Result<Self, LabError> {
         let mut emulator = Self { program, version: String::new(), unpacked };
         let broken = |said: String| LabError::BrokenEmulator {
             path: emulator.program.clone(),
@@ -78,7 +85,7 @@ impl Emulator {
         // that is installed.
         let nothing = ["-nodefaults", "-machine", "none", "-display", "none", "-plugin"];
         let mut command = emulator.command();
-        command.args(nothing).arg(checking_plugin()?).stdin(Stdio::null());
+        command.args(nothing).arg(plugin).stdin(Stdio::null());
         let output = command.output().map_err(|e| broken(e.to_string()))?;
         let said = String::from_utf8_lossy(&output.stderr);
         if !said.contains(SUITABLE) {
@@ -154,9 +161,9 @@ mod tests {
     #[test]
     fn what_will_not_do_is_named() {
         let directory = tempfile::tempdir().unwrap();
-        let check = |version: &str, plugin: &str| {
-            Emulator::check(pretend(directory.path(), version, plugin), None)
-        };
+        let check_program = |program| Emulator::check(program, None, OsStr::new("plugin.so"));
+        let check =
+            |version: &str, plugin: &str| check_program(pretend(directory.path(), version, plugin));
         let new = "QEMU emulator version 10.0.2 (Debian)";
         let loads = SUITABLE;
         assert_eq!(check(new, loads).unwrap().version, "10.0.2");
@@ -169,7 +176,7 @@ mod tests {
         assert!(error.ends_with("qemu-system-x86_64: no clock; get another"), "{error}");
         let error = check("segmentation fault", "").unwrap_err().to_string();
         assert!(error.contains("does not run"), "{error}");
-        let error = Emulator::check(directory.path().join("nothing"), None).unwrap_err();
+        let error = check_program(directory.path().join("nothing")).unwrap_err();
         assert!(error.to_string().contains("does not run: No such file"), "{error}");
     }
 }

@@ -40,7 +40,7 @@ pub struct Ready {
 pub fn setup(say: &mut dyn FnMut(&str)) -> Result<Ready, LabError> {
     let mut tools = Vec::new();
     if let Err(why) = Emulator::find() {
-        if matches!(why, LabError::Processor(_)) {
+        if matches!(why, LabError::Processor(_) | LabError::NoPart { .. }) {
             return Err(why);
         }
         say(&format!("QEMU: {why}"));
