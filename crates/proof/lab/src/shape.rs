@@ -31,6 +31,8 @@ pub struct Shape {
     pub latency_ns: Vec<Vec<Option<f64>>>,
     /// Bandwidth from the CPUs of a node to the memory of another, in 10^9 bytes per second.
     pub bandwidth_gb_per_s: Vec<Vec<Option<f64>>>,
+    /// The divisor of cache capacities, and of the data that programs should have.
+    pub cache_scale: u32,
 }
 
 /// A node of the guest.
@@ -94,6 +96,7 @@ impl Shape {
             distances: machine.distances,
             latency_ns: machine.figures.latency_ns,
             bandwidth_gb_per_s: machine.figures.bandwidth_gb_per_s,
+            cache_scale: lab.cache_scale,
         })
     }
 

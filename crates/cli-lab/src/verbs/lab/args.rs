@@ -33,7 +33,8 @@ pub struct MachineArgs {
     /// kernel's].
     #[arg(long, value_name = "MODE", value_parser = balancing)]
     numa_balancing: Option<u8>,
-    /// Divide the scan delay and the scan periods of AutoNUMA by N. By default, the kernel first
+    /// Divide the scan delay and the scan periods of AutoNUMA by N, and the size of a scan (256 MiB)
+    /// by the machine's cache_scale, as a program's data should be. By default, the kernel first
     /// scans a program's pages after 1 s on the guest's clock, and then every 1 to 60 s: too rarely
     /// for a program that runs for less than a second. --time-scale shortens these times too, and
     /// both factors multiply [default: 1].

@@ -86,7 +86,8 @@ pub struct Tuning {
     pub thp: Option<String>,
     /// Automatic NUMA balancing: 0 off, 1 on, 2 memory tiering.
     pub numa_balancing: Option<u8>,
-    /// The divisor of the scan delay and the scan periods of automatic NUMA balancing.
+    /// The divisor of the scan delay and the scan periods of automatic NUMA balancing. If there is
+    /// one, the size of a scan is divided by the machine's `cache_scale`.
     pub autonuma_scale: Option<u64>,
     /// Weights of the nodes for weighted interleave.
     pub weights: Vec<(usize, u8)>,

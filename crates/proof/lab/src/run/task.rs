@@ -21,7 +21,10 @@ const LIBRARIES: &str = "NUMAPILOT_LIB_DIR";
 /// The kernel's default delay and periods of automatic NUMA balancing, in milliseconds
 /// (Documentation/admin-guide/sysctl/kernel.rst before Linux 5.13; kernel/sched/fair.c).
 const BALANCING_MS: [(&str, u64); 3] =
-    [("scan_delay", 1000), ("scan_period_min", 1000), ("scan_period_max", 60_000)];
+    [("scan_delay_ms", 1000), ("scan_period_min_ms", 1000), ("scan_period_max_ms", 60_000)];
+
+/// The kernel's default size of a scan of automatic NUMA balancing, in MiB (kernel/sched/fair.c).
+const SCAN_MIB: u32 = 256;
 
 /// Period of the guest kernel's tick (CONFIG_HZ=250), within which the seed determines the start of
 /// the program.
@@ -46,7 +49,7 @@ pub fn from_request(request: &Request) -> Result<Task, LabError> {
         environment: environment(env::vars_os().collect(), account.as_ref()),
         directory: env::current_dir().map_err(LabError::host("find the working directory"))?,
         user: request.user,
-        settings: settings(&request.tuning),
+        settings: settings(&request.tuning, request.shape.cache_scale),
         delay_ns: mix(request.seed.wrapping_add(GAMMA)) % TICK_NS,
         terminal: match request.streams {
             Streams::Pipes => None,
@@ -124,7 +127,7 @@ fn environment(
     all
 }
 
-fn settings(tuning: &Tuning) -> Vec<Setting> {
+fn settings(tuning: &Tuning, cache_scale: u32) -> Vec<Setting> {
     let setting = |path: String, value: String| Setting { path: path.into(), value };
     let thp = tuning.thp.iter().map(|value| {
         setting("/sys/kernel/mm/transparent_hugepage/enabled".to_owned(), value.clone())
@@ -137,13 +140,15 @@ fn settings(tuning: &Tuning) -> Vec<Setting> {
         let path = format!("/sys/kernel/mm/mempolicy/weighted_interleave/node{node}");
         setting(path, weight.to_string())
     });
-    let periods = tuning.autonuma_scale.iter().flat_map(|scale| {
-        BALANCING_MS.map(|(name, ms)| {
-            let path = format!("/sys/kernel/debug/sched/numa_balancing/{name}_ms");
-            setting(path, (ms / scale).max(1).to_string())
-        })
+    let scans = tuning.autonuma_scale.iter().flat_map(|scale| {
+        let scan = |name: &str, value: u64| {
+            setting(format!("/sys/kernel/debug/sched/numa_balancing/{name}"), value.to_string())
+        };
+        let mut all = BALANCING_MS.map(|(name, ms)| scan(name, (ms / scale).max(1))).to_vec();
+        all.push(scan("scan_size_mb", u64::from(SCAN_MIB / cache_scale.max(1)).max(1)));
+        all
     });
-    thp.chain(periods).chain(balancing).chain(weights).collect()
+    thp.chain(scans).chain(balancing).chain(weights).collect()
 }
 
 #[cfg(test)]
@@ -192,13 +197,16 @@ mod tests {
             autonuma_scale: Some(100),
             weights: vec![(1, 3)],
         };
-        let lines: Vec<String> =
-            settings(&tuning).iter().map(|s| format!("{} {}", s.path.display(), s.value)).collect();
+        let lines: Vec<String> = settings(&tuning, 16)
+            .iter()
+            .map(|s| format!("{} {}", s.path.display(), s.value))
+            .collect();
         insta::assert_snapshot!(lines.join("\n"), @r"
         /sys/kernel/mm/transparent_hugepage/enabled never
         /sys/kernel/debug/sched/numa_balancing/scan_delay_ms 10
         /sys/kernel/debug/sched/numa_balancing/scan_period_min_ms 10
         /sys/kernel/debug/sched/numa_balancing/scan_period_max_ms 600
+        /sys/kernel/debug/sched/numa_balancing/scan_size_mb 16
         /proc/sys/kernel/numa_balancing 0
         /sys/kernel/mm/mempolicy/weighted_interleave/node1 3
         ");
