@@ -5,7 +5,7 @@ use std::ops::{Bound, RangeBounds};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Parses a duration such as `90`, `90s`, `1.5m`, `2h` or `500ms`.
+/// Parses a duration such as `90`, `90s`, `1.5m`, `2h`, `500ms` or `5us`.
 ///
 /// # Errors
 /// The text is not a duration; the message says how to write one.
@@ -15,6 +15,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     let scale = match unit {
         "" | "s" => 1.0,
         "ms" => 1e-3,
+        "us" => 1e-6,
         "m" | "min" => 60.0,
         "h" => 3600.0,
         _ => return Err(bad()),
@@ -128,6 +129,7 @@ mod tests {
         assert_eq!(duration("90"), Ok(Duration::from_secs(90)));
         assert_eq!(duration("1.5m"), Ok(Duration::from_secs(90)));
         assert_eq!(duration("500 ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("5us"), Ok(Duration::from_micros(5)));
         for bad in ["", "s", "-1s", "0", "1e400h", "10 parsecs", "1.2.3"] {
             assert!(duration(bad).is_err(), "{bad}");
         }

@@ -74,6 +74,8 @@ fn arguments_that_mean_nothing_are_refused() {
         (&["run", "-m", "cxl", "--time-scale", "0", "--", "true"], "--time-scale"),
         (&["run", "-m", "cxl", "--time-scale", "1e9", "--", "true"], "--time-scale"),
         (&["run", "-m", "cxl", "--autonuma-scale", "0", "--", "true"], "--autonuma-scale"),
+        (&["run", "-m", "cxl", "--quantum", "1s", "--", "true"], "a quantum has 0.1us to 50us"),
+        (&["run", "-m", "cxl", "--quantum", "0us", "--", "true"], "'0us' is not a duration"),
         (&["mark", "begin", "x"], "this machine is not emulated"),
         (&["shell", "-m", "cxl"], "needs a terminal"),
     ] {

@@ -48,9 +48,10 @@ pub struct MachineArgs {
     /// simulated time.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     time_scale: u64,
-    /// Length of a scheduling quantum, which limits the difference between the clocks of the CPUs,
-    /// to measure how much the figures depend on it [default: 5us].
-    #[arg(long, hide = true, value_name = "TIME", value_parser = duration)]
+    /// How far the emulated CPUs may be apart in simulated time, from 0.1us to 50us: they run one
+    /// after another, each for this long. Set it to see how much a figure depends on it
+    /// [default: 1us].
+    #[arg(long, value_name = "TIME", value_parser = quantum)]
     quantum: Option<Duration>,
     /// Weights of the nodes for weighted interleave, as in 0=3,1=1 [default: the kernel's].
     #[arg(long, value_name = "NODE=WEIGHT", value_delimiter = ',', value_parser = weight)]
@@ -105,6 +106,13 @@ impl MachineArgs {
             streams,
         })
     }
+}
+
+/// Parses the length of a quantum.
+pub fn quantum(text: &str) -> Result<Duration, String> {
+    let time = duration(text)?;
+    let range = Duration::from_nanos(100)..=Duration::from_micros(50);
+    if range.contains(&time) { Ok(time) } else { Err("a quantum has 0.1us to 50us".to_owned()) }
 }
 
 /// Parses `on`, `off` or `tiering` to the kernel's number (Documentation/admin-guide/sysctl).
