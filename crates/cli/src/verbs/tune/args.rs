@@ -61,6 +61,11 @@ pub struct MeasureArgs {
           value_parser = units::whole::<u16>(1..=1000))]
     pub time_scale: Option<u16>,
 
+    /// Add a file, a directory, or a program by name to the emulated machine, as for `lab run`; may
+    /// be repeated.
+    #[arg(long, value_name = "PATH|PROGRAM", requires = "lab", help_heading = "Measuring")]
+    pub include: Vec<OsString>,
+
     /// Compare the number in the first group of the last match in the output, instead of wall
     /// time; ^ and $ match at the ends of each line.
     #[arg(long, value_name = "REGEX", value_parser = expression, help_heading = "Measuring")]

@@ -27,10 +27,11 @@ pub fn machine(args: &Args) -> anyhow::Result<Option<(Emulated, Facts)>> {
         )
     })?;
     let scale = args.measure.time_scale.map(|n| OsString::from(format!("--time-scale={n}")));
+    let included = args.measure.include.iter().flat_map(|what| ["--include".into(), what.clone()]);
     let emulated = Emulated {
         lab,
         machine: name.clone(),
-        options: scale.into_iter().collect(),
+        options: scale.into_iter().chain(included).collect(),
         // What --prepare changes must be there for one run only.
         jobs: if args.measure.prepare.is_some() { NonZeroUsize::MIN } else { allowed_here() },
         directory: args.files.state(&args.command, Some(name))?,
