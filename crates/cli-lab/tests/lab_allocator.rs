@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use guests::{NUMAPILOT, boots, err};
+use serde_json::Value;
 
 /// CPUs of a node of machine-a in the lab.
 const CPUS_PER_NODE: &str = "2";
@@ -127,4 +128,29 @@ done
 echo done";
     let Some(printed) = printed("../inside/alloc/preload/tests/mappings.c", script) else { return };
     assert!(printed.contains("done"), "{printed}");
+}
+
+/// The start must not ask for every node that the kernel has room for: 1024 files would take
+/// longer than a small program runs.
+#[test]
+fn a_process_starts_with_few_system_calls() {
+    if !boots() {
+        return;
+    }
+    let kernel_instructions = |options: &[&str]| {
+        let output = Command::new(NUMAPILOT)
+            .args(["lab", "run", "--json", "--machine", "machine-a", "--", "numapilot", "run"])
+            .args(options)
+            .args(["--", "sh", "-c", ":"])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", err(&output));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let regions = report["regions"].as_array().unwrap();
+        let program = regions.iter().find(|region| region["name"] == "program").unwrap();
+        program["kernel"]["instructions"].as_u64().unwrap()
+    };
+    let more = kernel_instructions(&["--allocator", "numapilot"]) - kernel_instructions(&[]);
+    assert!((10_000..6_000_000).contains(&more), "{more} instructions of the kernel");
 }

@@ -143,20 +143,23 @@ pub fn find() -> NodeMap {
         // A policy of the process is the user's choice, and it applies to our memory as well.
         nodes.placed = ThreadPolicy::current().ok().is_none_or(|policy| policy.is_default());
         nodes.interleaved = nodes.placed && config::get().interleave;
-        for id in (0..IDS).filter(|&id| !allowed(id)) {
-            nodes.dense[id] = nearest(id, &nodes.ids[..count]);
+        // The file of each node is a system call, so only nodes that exist are looked at, not all
+        // IDs that the kernel has room for.
+        let mut online = [0; 256];
+        let online = read_file(sysfs::ONLINE, &mut online).unwrap_or_default();
+        for id in sysfs::ids(online).map(|id| id as usize).filter(|&id| id < IDS && !allowed(id)) {
+            nodes.dense[id] = nearest(id, online, &nodes.ids[..count]);
         }
     }
     nodes
 }
 
 /// Dense number of the allowed node that is nearest to one without usable memory.
-fn nearest(id: usize, allowed: &[u16]) -> u8 {
-    let (mut path, mut distance, mut online) = ([0; 64], [0; 4 * IDS], [0; 256]);
+fn nearest(id: usize, online: &[u8], allowed: &[u16]) -> u8 {
+    let (mut path, mut distance) = ([0; 64], [0; 4 * IDS]);
     let distance = sysfs::node_file(id as u32, "distance", &mut path)
         .and_then(|path| read_file(path, &mut distance).ok())
         .unwrap_or_default();
-    let online = read_file(sysfs::ONLINE, &mut online).unwrap_or_default();
     sysfs::nearest(distance, online, allowed) as u8
 }
 
