@@ -49,6 +49,19 @@ pub fn check(path: &Path, existing: Existing) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Fails if two options name the same file, of which the second output would replace the first.
+///
+/// # Errors
+/// The paths name the same file, which is no device.
+pub fn check_distinct(one: (&str, &Path), other: (&str, &Path)) -> anyhow::Result<()> {
+    let absolute = |path| anyhow::Ok(std::path::absolute(target(path)?)?);
+    if !is_special(one.1) && absolute(one.1)? == absolute(other.1)? {
+        let file = one.1.display();
+        bail!("{} and {} name the same file, {file}; give two names", one.0, other.0);
+    }
+    Ok(())
+}
+
 /// Writes a text to a file. A new file has the permissions that the umask leaves. A file that is
 /// replaced keeps its permissions, and its owner if that is permitted.
 ///
@@ -176,6 +189,22 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn two_outputs_are_two_files() {
+        let distinct = |one: &str, other: &str| {
+            check_distinct(("-a", Path::new(one)), ("-b", Path::new(other)))
+        };
+        assert!(distinct("x", "y").is_ok());
+        assert!(distinct("/dev/null", "/dev/null").is_ok());
+        let error = distinct("x", "./x").unwrap_err().to_string();
+        assert_eq!(error, "-a and -b name the same file, x; give two names");
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(dir.path().join("x"), &link).unwrap();
+        let file = dir.path().join("x");
+        assert!(distinct(link.to_str().unwrap(), file.to_str().unwrap()).is_err());
+    }
 
     #[test]
     fn a_link_of_somebody_else_is_not_followed_where_all_may_write() {

@@ -48,6 +48,32 @@ fn streams_and_status_are_the_programs() {
 }
 
 #[test]
+fn output_that_cannot_be_written_is_lost_with_a_warning() {
+    if !boots() {
+        return;
+    }
+    // The program writes more than a pipe holds, and is not killed.
+    let script =
+        "i=0; while [ $i -lt 20000 ]; do echo $i; i=$((i + 1)); done; echo end >&2; exit 3";
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = Command::new(NUMAPILOT)
+        .args(["lab", "run"])
+        .args(SMALL)
+        .args(["sh", "-c", script])
+        .stdin(Stdio::null())
+        .stdout(full)
+        .stderr(Stdio::piped())
+        .spawn()
+        .and_then(std::process::Child::wait_with_output)
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", err(&output));
+    let messages = err(&output);
+    let warning = "numapilot: warning: the program's output cannot be written and is lost from \
+                   here on: No space left on device (os error 28)\nend\n";
+    assert_eq!(messages, warning);
+}
+
+#[test]
 fn a_signal_is_a_status_and_signals_are_passed_on() {
     if !boots() {
         return;

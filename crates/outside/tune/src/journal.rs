@@ -134,7 +134,10 @@ impl Journal {
             lines.keep(bytes)?;
             return Ok((Self { lines }, past));
         }
-        if !text.is_empty() {
+        // A header alone, from a search that could not begin, must not replace results.
+        if text.iter().filter(|&&byte| byte == b'\n').count() <= 1 {
+            lines.keep(0)?;
+        } else {
             // Keep the old file: a forgotten flag must not discard hours of measurements.
             std::fs::rename(&path, directory.join(EARLIER))
                 .map_err(LinesError::io("set aside", &path))?;
@@ -340,8 +343,11 @@ mod tests {
         let error = open("b", true).unwrap_err().to_string();
         assert!(error.contains("its command was 'a' and is now 'b'"), "{error}");
         drop(open("b", false).unwrap());
-        let kept = std::fs::read_to_string(folder.path().join(EARLIER)).unwrap();
-        assert_eq!(kept.lines().count(), 2);
+        // A search without a trial does not replace the one that is kept.
+        drop(open("c", false).unwrap());
+        let lines =
+            |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap().lines().count();
+        assert_eq!((lines(EARLIER), lines(FILE)), (2, 1));
     }
 
     #[test]

@@ -63,6 +63,9 @@ impl Args {
         for path in self.output.iter().chain(&self.svg) {
             file::check(path, Existing::Replace)?;
         }
+        if let (Some(output), Some(svg)) = (&self.output, &self.svg) {
+            file::check_distinct(("--output", output), ("--svg", svg))?;
+        }
         let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
         let title = format!("'{}'", words.join(" "));
         if let Some(seeds) = self.seeds {

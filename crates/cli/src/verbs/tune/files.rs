@@ -30,6 +30,7 @@ impl FileArgs {
         file::check(&self.output, existing).context("the profile (--output FILE)")?;
         if let Some(path) = &self.svg {
             file::check(path, existing).context("the picture (--svg FILE)")?;
+            file::check_distinct(("--output", &self.output), ("--svg", path))?;
         }
         Ok(Outputs {
             profile: self.output.clone(),

@@ -21,6 +21,7 @@ use super::files::Origin;
 use super::progress::Progress;
 use super::setup::Setup;
 use super::text;
+use super::written::Written;
 use crate::verbs::processes;
 
 /// Runs `numapilot tune`.
@@ -90,12 +91,19 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     // Includes settings that were taken since.
     let held = held_settings();
     let origin = Origin { command: &args.command, held: &held, lab: args.measure.lab.as_deref() };
-    let written = outputs.write(terminal, &report, &origin)?;
+    // What hours of measuring have shown is printed even if it cannot be written.
+    let (written, unwritten) = match outputs.write(terminal, &report, &origin) {
+        Ok(written) => (written, None),
+        Err(error) => (Written::default(), Some(error)),
+    };
     if args.json {
         terminal.json(&Measured::new(terminal, &report))?;
         written.lines().iter().for_each(|line| terminal.say(line));
     } else {
         text::report(terminal, &report, &written, &held)?;
+    }
+    if let Some(error) = unwritten {
+        return Err(error);
     }
     if stop == Stop::Interrupted {
         return Ok(interruption::status());

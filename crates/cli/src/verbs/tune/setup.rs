@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -190,7 +191,11 @@ impl Setup {
         let held: Vec<_> = held.iter().map(|holder| (holder.setting, &holder.value)).collect();
         let held = (!held.is_empty()).then(|| ("held settings", json!(held)));
         let emulated = self.emulated.as_ref();
-        let emulated = emulated.map(|on| ("machine", json!([on.machine, words_of(&on.options)])));
+        let emulated = emulated.map(|on| {
+            // A description file may have been edited since.
+            let description = fs::read_to_string(&on.machine).ok();
+            ("machine", json!([on.machine, words_of(&on.options), description]))
+        });
         fields
             .into_iter()
             .chain(held)

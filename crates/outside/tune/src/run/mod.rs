@@ -287,7 +287,13 @@ impl<'a> Runner<'a> {
     }
 
     fn context(&self, stdin: Stdio, timeout: Option<Duration>) -> RunContext<'_> {
-        RunContext { stdin, directory: None, timeout, interrupted: self.interrupted }
+        RunContext {
+            stdin,
+            directory: None,
+            timeout,
+            interrupted: self.interrupted,
+            measures_memory: true,
+        }
     }
 
     fn run_prepare(&self, command: &str) -> Result<(), RunError> {

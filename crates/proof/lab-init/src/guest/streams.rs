@@ -43,6 +43,7 @@ impl Outgoing {
 fn copy_out(mut pipe: File, ports: &Ports, stream: Operation, ended: &OwnedFd) -> io::Result<()> {
     let mut buffer = vec![0; MOST];
     let mut is_over = false;
+    let mut is_lost = false;
     loop {
         let mut fds = [PollFd::new(&pipe, PollFlags::IN), PollFd::new(ended, PollFlags::empty())];
         poll(&mut fds, is_over.then_some(&Timespec::default()))?;
@@ -50,11 +51,24 @@ fn copy_out(mut pipe: File, ports: &Ports, stream: Operation, ended: &OwnedFd) -
         if is_ready {
             match pipe.read(&mut buffer)? {
                 0 => return Ok(()),
+                // Read on, so that the program neither waits nor is killed.
+                _ if is_lost => {}
                 read => match ports.write(stream, &buffer[..read]) {
+                    Ok(()) => {}
                     // The host's reader has closed the stream. Closing the pipe sends SIGPIPE to a
                     // program that writes on, as it would without a copier.
                     Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-                    result => result?,
+                    // A full disk, for example. The program is told nothing, so the user is.
+                    Err(error) => {
+                        is_lost = true;
+                        let name = if stream == Operation::Stdout { "output" } else { "messages" };
+                        let line = format!(
+                            "numapilot: warning: the program's {name} cannot be written and is \
+                             lost from here on: {error}\n"
+                        );
+                        // Standard error may be what cannot be written.
+                        let _ = ports.write(Operation::Stderr, line.as_bytes());
+                    }
                 },
             }
         } else if is_over {
