@@ -85,9 +85,10 @@ fn script(program: &str) -> String {
          echo == dry; {balance} --dry-run -- {program} parts 10 512 0 2; show balance\n\
          echo == restless; {balance} -- {program} restless 6 512 0 2; show balance\n\
          echo == terminated\n\
-         {program} steady 12 512 0 2 & target=$!\n\
+         rm /tmp/lines; {program} steady 12 512 0 2 & target=$!\n\
          {balance} -p $target & balance=$!\n\
-         sleep 3; numapilot balance -p $target 2> /tmp/said\n\
+         until [ -s /tmp/lines ] || ! kill -0 $target; do sleep 0.1; done\n\
+         numapilot balance -p $target 2> /tmp/said\n\
          echo second $? $(grep -c \"under numapilot balance already (run $balance)\" /tmp/said)\n\
          sleep 4; kill -TERM $balance; wait $balance; show balance\n\
          wait $target; echo target $?\n\
