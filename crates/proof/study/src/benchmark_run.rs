@@ -154,7 +154,6 @@ impl BenchmarkRun<'_> {
             directory: Some(self.directory),
             timeout: Some(self.timeout),
             interrupted: self.interrupted,
-            measures_memory: true,
         };
         let mut observer = None;
         let expected = prepared.expected();

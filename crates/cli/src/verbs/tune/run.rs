@@ -46,8 +46,12 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         Err(error) => return launch_error(terminal, &args.command, error),
     };
     let interrupted = interruption::flag()?;
-    // If a filter refuses this, daemons that have cleared their environment are not ended.
-    let _ = prctl::adopt_orphans();
+    // Guests leave no process on this host, and run side by side: whoever adopts orphans must have
+    // one child at a time, or takes one guest for an orphan of another.
+    if is_here {
+        // If a filter refuses this, daemons that have cleared their environment are not ended.
+        let _ = prctl::adopt_orphans();
+    }
     let mut runner = setup.runner(&interrupted);
     let directory = args.files.state(&args.command, args.measure.lab.as_deref())?;
     let (mut journal, past) = numapilot_tune::journal::Journal::open(

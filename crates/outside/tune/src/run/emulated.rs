@@ -219,8 +219,6 @@ impl Guests {
             directory: None,
             timeout: program.timeout,
             interrupted,
-            // Guests run side by side, and the memory of an emulator means nothing.
-            measures_memory: false,
         };
         let execution = execute(&prepared, context, |_| {})?;
         let seconds = execution.finished.wall.as_secs_f64();

@@ -42,9 +42,6 @@ pub struct RunContext<'a> {
     pub timeout: Option<Duration>,
     /// Ends the run when it becomes true.
     pub interrupted: &'a AtomicBool,
-    /// Whether to measure the memory, which also reaps the orphans that this process adopts: no
-    /// other child of this process may run at the same time.
-    pub measures_memory: bool,
 }
 
 /// A program that has run.
@@ -54,7 +51,7 @@ pub struct Execution {
     pub finished: Finished,
     /// The end of its output, standard output and error in the order written.
     pub text: String,
-    /// Its peak of resident memory, including huge pages of hugetlbfs; 0 if it is not measured.
+    /// Its peak of resident memory, including huge pages of hugetlbfs.
     pub peak_rss_bytes: u64,
 }
 
@@ -83,11 +80,9 @@ pub fn execute(
 ) -> Result<Execution, RunError> {
     let (mut capture, writer) = Capture::new().map_err(|e| io_error("cannot make a pipe", e))?;
     let stderr = writer.try_clone().map_err(|e| io_error("cannot duplicate a pipe", e))?;
-    let RunContext { stdin, directory, timeout, interrupted, measures_memory } = context;
-    if measures_memory {
-        // Drops the peak of earlier runs.
-        orphans::take_peak_rss_bytes();
-    }
+    let RunContext { stdin, directory, timeout, interrupted } = context;
+    // Drops the peak of earlier runs.
+    orphans::take_peak_rss_bytes();
     let start = Instant::now();
     let running = prepared.spawn(|command| {
         command.stdin(stdin).stdout(writer).stderr(stderr);
@@ -96,7 +91,7 @@ pub fn execute(
         }
     })?;
     started(&running);
-    let mut peak = measures_memory.then(|| Peak::of(running.pid()));
+    let mut peak = Peak::of(running.pid());
     let mut look = FIRST_LOOK;
     let finished = loop {
         if interrupted.load(Ordering::Relaxed) {
@@ -110,22 +105,17 @@ pub fn execute(
             .map_err(|e| io_error("cannot read the program's output", e))?;
         if ended || left.is_some_and(|left| left.is_zero()) {
             let finished = running.wait(Some(Duration::ZERO))?;
-            if let Some(peak) = &mut peak {
-                peak.look_at_left();
-            }
+            peak.look_at_left();
             break finished;
         }
-        if let Some(peak) = &mut peak
-            && start.elapsed() >= GROWN_UP
-        {
+        if start.elapsed() >= GROWN_UP {
             peak.look();
         }
         look = (2 * look).min(TICK);
     };
     let text = capture.finish().map_err(|e| io_error("cannot read the program's output", e))?;
-    let peak_rss_bytes = peak.map_or(0, |peak| {
-        peak.bytes(finished.usage.peak_rss_bytes).max(orphans::take_peak_rss_bytes())
-    });
+    let peak_rss_bytes =
+        peak.bytes(finished.usage.peak_rss_bytes).max(orphans::take_peak_rss_bytes());
     Ok(Execution { finished, text, peak_rss_bytes })
 }
 

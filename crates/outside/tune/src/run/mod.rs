@@ -287,13 +287,7 @@ impl<'a> Runner<'a> {
     }
 
     fn context(&self, stdin: Stdio, timeout: Option<Duration>) -> RunContext<'_> {
-        RunContext {
-            stdin,
-            directory: None,
-            timeout,
-            interrupted: self.interrupted,
-            measures_memory: true,
-        }
+        RunContext { stdin, directory: None, timeout, interrupted: self.interrupted }
     }
 
     fn run_prepare(&self, command: &str) -> Result<(), RunError> {

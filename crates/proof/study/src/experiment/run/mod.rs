@@ -182,7 +182,6 @@ impl Batch<'_> {
             directory: None,
             timeout: Some(timeout),
             interrupted: self.interrupted,
-            measures_memory: true,
         };
         execute(&prepared, context, |_| {})
     }
