@@ -1,10 +1,11 @@
 //! Requests from a launcher to the running processes of a target: to spread memory over nodes that
-//! they have not touched yet. Only the process itself can do that (mbind(2) takes no process id).
+//! they have not touched yet, or to have base pages only. Only the process itself can do that
+//! (mbind(2) takes no process id, and process_madvise(2) takes no `MADV_NOHUGEPAGE`).
 //!
 //! ```text
-//!  launcher: request, round + 1, futex wake --> agent of each process: if it is addressed: mbind, answer
-//!        ^                                                                          |
-//!        '------------------------- answered: round and errno ----------------------'
+//!  launcher: request, round + 1, futex wake --> agent of each process: if it is addressed: mbind or madvise, answer
+//!        ^                                                                                     |
+//!        '------------------------- answered: round and errno ---------------------------------'
 //! ```
 //!
 //! The launcher creates the file (all zero means no request) and posts one request at a time.
@@ -24,7 +25,29 @@ const ANSWERED: usize = 1;
 const PID: usize = 2;
 const START: usize = 3;
 const BYTES: usize = 4;
-const NODES: usize = 5;
+const ACTION: usize = 5;
+const NODES: usize = 6;
+
+/// What to do with the memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Action {
+    /// To spread it over nodes on first touch.
+    #[default]
+    Spread,
+    /// To have base pages only: khugepaged collapses none of them (`MADV_NOHUGEPAGE`).
+    NoHugePages,
+}
+
+impl Action {
+    const fn of(word: u64) -> Option<Self> {
+        match word {
+            0 => Some(Self::Spread),
+            1 => Some(Self::NoHugePages),
+            _ => None,
+        }
+    }
+}
 
 /// A request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,7 +58,9 @@ pub struct Request {
     pub start: u64,
     /// Its length, in whole pages.
     pub bytes: u64,
-    /// The nodes over which it is spread, as a mask for mbind(2). Without nodes, it follows the
+    /// What to do with it.
+    pub action: Action,
+    /// The nodes over which to spread it, as a mask for mbind(2). Without nodes, it follows the
     /// policy of the process.
     pub nodes: [u64; NODE_WORDS],
 }
@@ -59,6 +84,7 @@ impl<'a> Requests<'a> {
         self.put(PID, u64::from(request.pid));
         self.put(START, request.start);
         self.put(BYTES, request.bytes);
+        self.put(ACTION, request.action as u64);
         for (at, word) in request.nodes.iter().enumerate() {
             self.put(NODES + at, *word);
         }
@@ -86,7 +112,8 @@ impl<'a> Requests<'a> {
         let mut nodes = [0; NODE_WORDS];
         nodes.iter_mut().enumerate().for_each(|(at, node)| *node = word(NODES + at));
         let asked = u32::try_from(word(PID)).ok()?;
-        let request = Request { pid: asked, start: word(START), bytes: word(BYTES), nodes };
+        let action = Action::of(word(ACTION))?;
+        let request = Request { pid: asked, start: word(START), bytes: word(BYTES), action, nodes };
         (self.round() == round && asked == pid).then_some(request)
     }
 
@@ -116,7 +143,8 @@ mod tests {
     fn only_who_is_asked_reads_and_only_the_last_request() {
         let words = [const { AtomicU64::new(0) }; WORDS];
         let requests = Requests::within(&words).unwrap();
-        let request = Request { pid: 7, start: 4096, bytes: 8192, nodes: [5; NODE_WORDS] };
+        let action = Action::NoHugePages;
+        let request = Request { pid: 7, start: 4096, bytes: 8192, action, nodes: [5; NODE_WORDS] };
         let first = requests.post(&request);
         assert_eq!(requests.read(first, 7), Some(request));
         assert_eq!(requests.read(first, 8), None);
@@ -126,5 +154,8 @@ mod tests {
         let second = requests.post(&Request { start: 0, ..request });
         assert_eq!((requests.read(first, 7), requests.answered(second)), (None, None));
         assert!(Requests::within(&words[1..]).is_none());
+        // An action that this version does not know is not carried out.
+        words[ACTION].store(9, Ordering::Relaxed);
+        assert_eq!(requests.read(second, 7), None);
     }
 }

@@ -1,11 +1,11 @@
-//! Asks processes of a target to spread memory that they have not touched yet: the launcher's side
-//! of `numapilot_bind::agent`.
+//! Asks processes of a target to spread memory that they have not touched yet, or to have no huge
+//! pages in it: the launcher's side of `numapilot_bind::agent`.
 
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use numapilot_bind::agent::{NODE_WORDS, Request, Requests, WORDS};
+use numapilot_bind::agent::{Action, NODE_WORDS, Request, Requests, WORDS};
 use numapilot_sys::shared::SharedWords;
 use numapilot_topology::NodeSet;
 use tempfile::NamedTempFile;
@@ -45,11 +45,26 @@ impl Agents {
     /// # Errors
     /// `TimedOut` if the process has no agent, else the errors of mbind(2).
     pub fn spread(&self, pid: i32, start: u64, bytes: u64, nodes: &NodeSet) -> io::Result<()> {
+        let mut request = Request { pid: pid.unsigned_abs(), start, bytes, ..Request::default() };
+        request.nodes.iter_mut().zip(nodes.as_words()).for_each(|(to, from)| *to = *from);
+        self.ask(&request)
+    }
+
+    /// Forbids huge pages in memory of a process, so that khugepaged does not collapse pages that
+    /// were split. Huge pages that are there stay.
+    ///
+    /// # Errors
+    /// `TimedOut` if the process has no agent, else the errors of madvise(2).
+    pub fn forbid_huge_pages(&self, pid: i32, start: u64, bytes: u64) -> io::Result<()> {
+        let (pid, action, nodes) = (pid.unsigned_abs(), Action::NoHugePages, [0; NODE_WORDS]);
+        self.ask(&Request { pid, start, bytes, action, nodes })
+    }
+
+    /// Posts a request and waits for its answer.
+    fn ask(&self, request: &Request) -> io::Result<()> {
         let requests = Requests::within(self.words.as_ref())
             .ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
-        let mut request = Request { pid: pid.unsigned_abs(), start, bytes, nodes: [0; NODE_WORDS] };
-        request.nodes.iter_mut().zip(nodes.as_words()).for_each(|(to, from)| *to = *from);
-        let round = requests.post(&request);
+        let round = requests.post(request);
         numapilot_sys::shared::wake_all(requests.bell());
         let begun = Instant::now();
         loop {

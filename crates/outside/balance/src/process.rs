@@ -152,6 +152,35 @@ impl Process {
     }
 }
 
+impl Process {
+    /// Makes a request for each part of regions, which ascend, that is private memory. Returns the
+    /// bytes for which that worked.
+    fn ask_agent(
+        &mut self,
+        regions: &[Region],
+        request: impl Fn(&Agents, i32, u64, u64) -> io::Result<()>,
+    ) -> u64 {
+        let (Some(agents), true) = (&self.agents, self.lives() && !regions.is_empty()) else {
+            return 0;
+        };
+        let mut asked = 0;
+        for part in private_memory(self.pid, regions) {
+            let bytes = part.end - part.start;
+            match request(agents, self.pid, part.start, bytes) {
+                Ok(()) => asked += bytes,
+                // The program cannot load the library.
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                    self.agents = None;
+                    break;
+                }
+                // The memory was unmapped meanwhile.
+                Err(_) => {}
+            }
+        }
+        asked
+    }
+}
+
 impl Memory for Process {
     fn query(&mut self, pages: &[Page]) -> Result<Vec<Whereabouts>, MemoryError> {
         Ok(self.call(pages, None)?.into_iter().map(whereabouts).collect())
@@ -197,6 +226,8 @@ impl Memory for Process {
     }
 
     fn split(&mut self, regions: &[Region]) -> Vec<bool> {
+        // First of all, so that khugepaged cannot collapse them in between.
+        self.ask_agent(regions, Agents::forbid_huge_pages);
         for region in regions {
             // The first base page is enough; the result is checked below.
             let start = usize::try_from(region.start().address()).unwrap_or(usize::MAX);
@@ -208,23 +239,7 @@ impl Memory for Process {
     }
 
     fn first_touch(&mut self, regions: &[Region], over: &NodeSet) -> u64 {
-        let (Some(agents), true) = (&self.agents, self.lives() && !regions.is_empty()) else {
-            return 0;
-        };
-        let mut bytes = 0;
-        for part in private_memory(self.pid, regions) {
-            match agents.spread(self.pid, part.start, part.end - part.start, over) {
-                Ok(()) => bytes += part.end - part.start,
-                // The program cannot load the library.
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                    self.agents = None;
-                    break;
-                }
-                // The memory was unmapped meanwhile.
-                Err(_) => {}
-            }
-        }
-        bytes
+        self.ask_agent(regions, |agents, pid, start, bytes| agents.spread(pid, start, bytes, over))
     }
 
     fn now_ns(&self) -> u64 {
@@ -232,7 +247,9 @@ impl Memory for Process {
     }
 }
 
-/// The parts of regions, which ascend, that are private anonymous memory.
+/// The parts of regions, which ascend, that are private anonymous memory. Each can divide a mapping
+/// in three, and the kernel limits their number (`vm.max_map_count`): at least half of them are left
+/// to the program.
 fn private_memory(pid: i32, regions: &[Region]) -> Vec<Range<u64>> {
     let address = |region: u64| Region(region).start().address();
     let runs = regions.chunk_by(|a, b| a.0 + 1 == b.0);
@@ -248,7 +265,9 @@ fn private_memory(pid: i32, regions: &[Region]) -> Vec<Range<u64>> {
         let part = |run: &Range<u64>| run.start.max(start)..run.end.min(end);
         runs.iter().map(part).filter(|part| part.start < part.end).collect::<Vec<_>>()
     };
-    maps.into_iter().filter(own).flat_map(parts).collect()
+    let most = procfs::sys::vm::max_map_count().map_or(0, |most| most / 2);
+    let left = usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(maps.len()) / 2;
+    maps.into_iter().filter(own).flat_map(parts).take(left).collect()
 }
 
 /// Translates a page's status of move_pages(2).

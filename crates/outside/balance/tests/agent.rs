@@ -69,6 +69,25 @@ fn memory_is_spread_when_a_program_carries_the_agent() {
     }
 }
 
+#[test]
+fn split_memory_gets_no_huge_pages_again() {
+    let library = library();
+    for carries in [true, false] {
+        let agents = Rc::new(Agents::new().unwrap());
+        let mut child = program(&PROGRAM, &agents, carries.then_some(library.as_path()));
+        let start = u64::from_str_radix(heap(child.id(), "maps").split('-').next().unwrap(), 16);
+        let region = Page::of(start.unwrap()).region();
+        let process = Process::open(child.id().cast_signed()).unwrap();
+        process.with_agent(Some(agents)).split(&[region]);
+        let smaps = std::fs::read_to_string(format!("/proc/{}/smaps", child.id())).unwrap();
+        let (_, from_heap) = smaps.split_once("[heap]").unwrap();
+        let flags = from_heap.lines().find(|line| line.starts_with("VmFlags:")).unwrap();
+        assert_eq!(flags.contains(" nh"), carries, "{flags}");
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+}
+
 /// Otherwise the agent would take up a CPU.
 #[test]
 fn an_agent_that_may_not_wait_leaves_off() {

@@ -6,10 +6,10 @@ use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Acquire, Ordering::Release};
 
-use numapilot_bind::agent::{Request, Requests, WORDS};
+use numapilot_bind::agent::{Action, Request, Requests, WORDS};
 use numapilot_bind::env::AGENT;
 use numapilot_syscall::policy::{self, Mode};
-use numapilot_syscall::{Refused, caller};
+use numapilot_syscall::{Refused, call, caller};
 
 use crate::create::numapilot_bind_create_unplaced;
 use crate::env::{complain, variable};
@@ -94,21 +94,33 @@ extern "C" fn run(seen: *mut c_void) -> *mut c_void {
         }
         seen = round;
         if let Some(request) = requests.read(round, caller::process_id().unsigned_abs()) {
-            requests.answer(round, spread(&request));
+            requests.answer(round, carry_out(&request));
         }
     }
     null_mut()
 }
 
-/// Sets the policy of memory that may be untouched yet. Returns the errno.
-fn spread(request: &Request) -> u32 {
+/// Carries a request out. Returns the errno.
+fn carry_out(request: &Request) -> u32 {
+    let (start, bytes) = (request.start as usize, request.bytes as usize);
     let mode = match request.nodes.iter().all(|word| *word == 0) {
         true => Mode::Default,
         false => Mode::Interleave,
     };
-    let (start, bytes) = (request.start as usize, request.bytes as usize);
-    match policy::set_of_range(start, bytes, mode, &request.nodes, false) {
+    let done = match request.action {
+        Action::Spread => policy::set_of_range(start, bytes, mode, &request.nodes, false),
+        Action::NoHugePages => no_huge_pages(start, bytes),
+    };
+    match done {
         Ok(()) => 0,
         Err(Refused(errno)) => errno.unsigned_abs(),
     }
+}
+
+/// Forbids huge pages in a range. Those that are there stay until they are split.
+fn no_huge_pages(start: usize, bytes: usize) -> Result<(), Refused> {
+    let advice = libc::MADV_NOHUGEPAGE as usize;
+    // SAFETY: this advice changes how the kernel maps the range, not its contents; a range that is
+    // not mapped is refused.
+    unsafe { call(libc::SYS_madvise, [start, bytes, advice, 0, 0, 0]) }.map(drop)
 }
