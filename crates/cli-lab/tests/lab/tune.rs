@@ -100,11 +100,32 @@ fn what_cannot_be_measured_is_refused() {
     }
     let options = [&FACTORS[..], &["--max-runs", "15"]].concat();
     refused(&options, &["false"], 125, "the program fails without any plan");
+    // A plan that the machine has no node for is not tried.
     let mut nodes = options.clone();
     nodes[5] = "memory=bind:9";
     let output = tune(directory.path(), &nodes, &["true"]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let skipped = report["skipped"].to_string();
+    assert!(skipped.contains("node 9"), "{report}");
+    assert_eq!(report["plans"].as_array().unwrap().len(), 1, "{report}");
+    fs::write(directory.path().join("nine.toml"), "[memory]\nmode = \"bind\"\nnodes = \"9\"\n")
+        .unwrap();
+    refused(&["--plan", "nine.toml"], &["true"], 125, "node 9");
+}
+
+/// A guest can die of a plan, for example if a node's memory is used up.
+#[test]
+fn a_plan_that_ends_the_guest_has_failed_and_the_search_goes_on() {
+    if !boots() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let script = "grep -q 'bind:1' /proc/self/numa_maps && echo c > /proc/sysrq-trigger; true";
+    let options = [&FACTORS[..], &["--max-runs", "15", "--include", "grep"]].concat();
+    let output = tune(directory.path(), &options, &["sh", "-c", script]);
+    assert!(output.status.success(), "{}", err(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let plans = report["plans"].as_array().unwrap();
-    let reason = plans.iter().find(|plan| plan["plan"] == "bind 9").unwrap()["reason"].to_string();
-    assert!(reason.contains('9') && !reason.contains("exit status"), "{reason}");
+    let reason = plans.iter().find(|plan| plan["plan"] == "bind 1").unwrap()["reason"].to_string();
+    assert!(reason.contains("the lab ended without figures"), "{reason}");
 }

@@ -254,7 +254,9 @@ fn what_is_measured_is_checked_before_the_first_run() {
     assert!(short.contains("--max-time is too short"), "{short}");
     // The time is too short even for one run.
     let short = refused(&["--max-time", "50ms", "--", "sleep", "0.2"], 125);
-    assert!(short.contains("--max-time 0.05s is shorter than one run"), "{short}");
+    assert!(short.contains("--max-time 0.05s is over before the first run"), "{short}");
+    let endless = refused(&["--max-time", "200ms", "--", "sleep", "600"], 125);
+    assert!(endless.contains("before the first run of the program has ended"), "{endless}");
     assert!(short.contains("takes 12 runs"), "{short}");
 }
 

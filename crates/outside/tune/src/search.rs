@@ -77,7 +77,7 @@ pub fn search(
             watcher.before(order, evidence);
             let answered = runner.answer().is_some();
             let written = runner.written().clone();
-            runner.learn(evidence);
+            runner.learn(evidence, time_left(settings, evidence));
             let trial = match runner.run(order, &space.plan(order.candidate)) {
                 Ok(trial) => trial,
                 Err(RunError::Interrupted) => return Ok(Stop::Interrupted),
@@ -114,8 +114,13 @@ fn check_default(settings: &Settings, evidence: &[Trial]) -> Result<(), SearchEr
 }
 
 fn is_out_of_time(settings: &Settings, evidence: &[Trial]) -> bool {
-    let spent: f64 = evidence.iter().map(|t| t.seconds).sum();
-    settings.max_seconds.is_some_and(|limit| spent >= limit)
+    time_left(settings, evidence).is_some_and(|left| left.is_zero())
+}
+
+/// What is left of `--max-time`.
+fn time_left(settings: &Settings, evidence: &[Trial]) -> Option<Duration> {
+    let limit = Duration::try_from_secs_f64(settings.max_seconds?).ok()?;
+    Some(limit.saturating_sub(time_spent(evidence)))
 }
 
 /// Seconds that the runs in the evidence took.

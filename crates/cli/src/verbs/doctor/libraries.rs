@@ -3,10 +3,12 @@
 //! another architecture or with a missing dependency and only prints a message.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
 use numapilot_place::allocators::{self, Found, KNOWN};
 use numapilot_place::threads::LIBRARY;
+use numapilot_sys::bounded_output::bounded_output;
 
 use super::check::Check;
 
@@ -20,11 +22,9 @@ pub fn checks() -> Vec<Check> {
 
 /// Preloads a library into a program that does nothing; `Err` has the loader's message.
 fn preload(library: &Path) -> Result<(), String> {
-    let output = Command::new("/bin/sh")
-        .args(["-c", ":"])
-        .env("LD_PRELOAD", library)
-        .stdin(Stdio::null())
-        .output()
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", ":"]).env("LD_PRELOAD", library);
+    let output = bounded_output(shell, Duration::from_secs(30))
         .map_err(|error| format!("/bin/sh cannot be started: {error}"))?;
     let stderr = String::from_utf8_lossy(&output.stderr);
     match stderr.lines().find(|line| line.contains("cannot be preloaded")) {

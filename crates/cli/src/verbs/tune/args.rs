@@ -88,7 +88,8 @@ pub struct MeasureArgs {
     pub limit: Vec<Limits>,
 
     /// End a run after this time and count it as failed [default: ten times the default's
-    /// slowest run, at least 10s].
+    /// slowest run, at least 10s, or with --lab 120s; until the default has run, what is left of
+    /// --max-time].
     #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Measuring")]
     pub timeout: Option<Duration>,
 

@@ -5,16 +5,19 @@ use std::num::NonZeroUsize;
 
 use anyhow::{Context, bail};
 use numapilot_cli_kit::guests::allowed_here;
-use numapilot_place::own_program;
+use numapilot_cli_kit::terminal::Terminal;
+use numapilot_place::{Plan, Targets, allocators, own_program};
+use numapilot_topology::Machine;
 use numapilot_topology::description::machine_named;
 use numapilot_tune::run::Emulated;
-use numapilot_tune::space::Facts;
+use numapilot_tune::space::{Facts, Space};
 
 use super::args::Args;
+use super::setup::extras;
 use crate::elsewhere::PROGRAM;
 
-/// The machine of `--lab`, and what its plans can be made of.
-pub fn machine(args: &Args) -> anyhow::Result<Option<(Emulated, Facts)>> {
+/// The machine of `--lab`.
+pub fn machine(args: &Args) -> anyhow::Result<Option<(Emulated, Machine)>> {
     let Some(name) = &args.measure.lab else { return Ok(None) };
     if args.measure.limit.iter().any(|limit| limit.rss_bytes.is_some()) {
         bail!("--limit rss=SIZE: the memory of a program on an emulated machine is not measured");
@@ -36,5 +39,16 @@ pub fn machine(args: &Args) -> anyhow::Result<Option<(Emulated, Facts)>> {
         jobs: if args.measure.prepare.is_some() { NonZeroUsize::MIN } else { allowed_here() },
         directory: args.files.state(&args.command, Some(name))?,
     };
-    Ok(Some((emulated, Facts::of_emulated(&machine))))
+    Ok(Some((emulated, machine)))
+}
+
+/// The search space on an emulated machine. As root in the guest, every plan can be applied that the
+/// machine has the CPUs and nodes for, and this host the allocator.
+pub fn space(terminal: &Terminal, args: &Args, machine: &Machine) -> anyhow::Result<Space> {
+    let applies = |plan: &Plan| {
+        Targets::of(plan, machine).map_err(|error| error.to_string())?;
+        allocators::find(&plan.allocator).map_err(|error| error.to_string()).map(drop)
+    };
+    let extras = extras(terminal, args, applies)?;
+    Ok(Space::new(&Facts::of_emulated(machine), &args.space.factors, extras, applies))
 }

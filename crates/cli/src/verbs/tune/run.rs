@@ -11,7 +11,7 @@ use numapilot_cli_kit::terminal::{Terminal, plural, seconds};
 use numapilot_place::PlaceError;
 use numapilot_sys::prctl;
 use numapilot_tune::decide::{Settings, Stop, too_few_runs};
-use numapilot_tune::evidence::Trial;
+use numapilot_tune::evidence::{Failure, Trial};
 use numapilot_tune::report::Report;
 use numapilot_tune::run::RunError;
 use numapilot_tune::search::{SearchError, search};
@@ -154,6 +154,13 @@ fn too_little_time(settings: &Settings, evidence: &[Trial], journal: &Path) -> a
     let enough = (1.2 * each * least as f64).ceil();
     let journal = journal.display();
     let last = evidence.last().and_then(Trial::failure);
+    if let ([_], Some(Failure::Timeout)) = (evidence, last) {
+        return anyhow::anyhow!(
+            "--max-time {limit}s is over before the first run of the program has ended; comparing \
+             one plan with the default takes {least} runs; give that many times the time that a run \
+             takes"
+        );
+    }
     if let Some(failure) = last.filter(|_| evidence.iter().all(|t| t.failure().is_some())) {
         return anyhow::anyhow!(
             "--max-time {limit}s is over and no run has succeeded; the last of {} failed: {failure}",

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, bail};
@@ -75,14 +75,11 @@ impl Setup {
             Judge::new(metric.clone(), args.measure.check.clone(), limits(&args.measure.limit));
         let emulated = emulated::machine(args)?;
         let (space, machine_wide) = match &emulated {
-            // As root in the guest, every plan can be applied that its machine has the nodes for.
-            Some((_, facts)) => {
+            Some((_, emulated)) => {
                 // A guest would report a missing program only after its boot.
                 let options = Options { strict: false, new_group: false };
                 prepare(&Plan::default(), &machine, &program.command, &options)?.check_program()?;
-                let space =
-                    Space::new(facts, &args.space.factors, extras(terminal, args)?, |_| Ok(()));
-                (space, BTreeSet::new())
+                (emulated::space(terminal, args, emulated)?, BTreeSet::new())
             }
             None => space(terminal, args, &machine, &program, &judge)?,
         };
@@ -256,20 +253,26 @@ fn space(
         machine_wide.borrow_mut().extend(changes.iter().map(|change| change.setting));
         Ok(())
     };
-    let extras = extras(terminal, args)?;
-    for (plan, path) in extras.iter().zip(&args.space.plans) {
-        applies(plan)
-            .map_err(anyhow::Error::msg)
-            .with_context(|| format!("--plan {}", path.display()))?;
-    }
+    let extras = extras(terminal, args, applies)?;
     let facts = Facts::new(machine, Path::new("/"));
     let space = Space::new(&facts, &args.space.factors, extras, applies);
     Ok((space, machine_wide.into_inner()))
 }
 
-/// The plans that the user added.
-fn extras(terminal: &Terminal, args: &Args) -> anyhow::Result<Vec<Plan>> {
-    args.space.plans.iter().map(|path| load_profile(terminal, path)).collect()
+/// The plans that the user added, each of which must apply.
+pub fn extras(
+    terminal: &Terminal,
+    args: &Args,
+    applies: impl Fn(&Plan) -> Result<(), String>,
+) -> anyhow::Result<Vec<Plan>> {
+    let load = |path: &PathBuf| {
+        let plan = load_profile(terminal, path)?;
+        applies(&plan)
+            .map_err(anyhow::Error::msg)
+            .with_context(|| format!("--plan {}", path.display()))?;
+        Ok(plan)
+    };
+    args.space.plans.iter().map(load).collect()
 }
 
 fn listed(changes: &[Change]) -> String {

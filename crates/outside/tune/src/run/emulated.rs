@@ -19,7 +19,7 @@ use serde::Deserialize;
 use super::execute::{Execution, RunContext, execute, stdin};
 use super::{Judge, Program, RunError, end_of_output, io_error, tail};
 use crate::evidence::{Failure, Order, Outcome, Phase, Remains, Trial};
-use crate::shape::Candidate;
+use crate::shape::{Candidate, DEFAULT};
 
 /// Least time limit that follows from the default's runs. It includes the boot.
 const LEAST_TIMEOUT: Duration = Duration::from_secs(120);
@@ -71,10 +71,20 @@ struct Region {
 /// A guest that has run.
 struct Guest {
     execution: Execution,
-    /// Simulated seconds of the program; `None` if it never began.
-    simulated: Option<f64>,
+    /// Simulated seconds of the program; the reason if there are none.
+    simulated: Result<f64, NoSeconds>,
     /// Seconds on the host, divided by the guests that ran at the same time.
     seconds: f64,
+}
+
+/// Why a guest has no simulated seconds of the program.
+enum NoSeconds {
+    /// The program never began.
+    NotBegun,
+    /// The time limit ended the guest.
+    TimedOut,
+    /// The lab ended without figures. This is the end of its output.
+    NoFigures(String),
 }
 
 /// A run that is expected.
@@ -150,9 +160,17 @@ impl Guests {
             failure => failure,
         };
         let outcome = match (failure, guest.simulated) {
+            // A plan can end the guest, for example when a node's memory is used up. If the default
+            // has no figures either, it is not the plan.
+            (_, Err(NoSeconds::NoFigures(said))) if order.candidate == DEFAULT => {
+                return Err(RunError::Lab { said });
+            }
+            (_, Err(NoSeconds::NoFigures(said))) => {
+                Outcome::Failed(Failure::NoFigure(format!("the lab ended without figures: {said}")))
+            }
             (Some(failure), _) => Outcome::Failed(failure),
-            (None, Some(seconds)) => judge.outcome(order.candidate, text, seconds, 0),
-            (None, None) => {
+            (None, Ok(seconds)) => judge.outcome(order.candidate, text, seconds, 0),
+            (None, Err(NoSeconds::NotBegun | NoSeconds::TimedOut)) => {
                 Outcome::Failed(Failure::NoFigure("the lab reports no time of the program".into()))
             }
         };
@@ -224,11 +242,10 @@ impl Guests {
         let seconds = execution.finished.wall.as_secs_f64();
         let simulated = match fs::read(&figures) {
             Ok(text) => simulated_seconds(&text)
-                .map_err(|e| io_error("the lab's figures are damaged", e.into()))?,
-            Err(_) if execution.finished.timed_out => None,
-            Err(_) => {
-                return Err(RunError::Lab { said: end_of_output(&tail(&execution.text)) });
-            }
+                .map_err(|e| io_error("the lab's figures are damaged", e.into()))?
+                .ok_or(NoSeconds::NotBegun),
+            Err(_) if execution.finished.timed_out => Err(NoSeconds::TimedOut),
+            Err(_) => Err(NoSeconds::NoFigures(end_of_output(&tail(&execution.text)))),
         };
         Ok(Guest { execution, simulated, seconds })
     }
@@ -269,7 +286,6 @@ fn message(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shape::DEFAULT;
 
     fn order(phase: Phase, block: u32, candidate: u32) -> Order {
         Order { phase, block, candidate: Candidate(candidate) }

@@ -108,6 +108,8 @@ pub struct Runner<'a> {
     no_allocator: Option<String>,
     /// The emulated machine on which trials run; `None` for this host.
     guests: Option<Guests>,
+    /// The time that is left of the search, if it is limited.
+    time_left: Option<Duration>,
 }
 
 impl<'a> Runner<'a> {
@@ -119,7 +121,15 @@ impl<'a> Runner<'a> {
         judge: Judge,
         interrupted: &'a AtomicBool,
     ) -> Self {
-        Self { machine, program, judge, interrupted, no_allocator: None, guests: None }
+        Self {
+            machine,
+            program,
+            judge,
+            interrupted,
+            no_allocator: None,
+            guests: None,
+            time_left: None,
+        }
     }
 
     /// Runs trials on an emulated machine.
@@ -149,8 +159,10 @@ impl<'a> Runner<'a> {
         self.judge.restore_answer(answer);
     }
 
-    /// Sets the time limit from the default's runs, unless one was given.
-    pub fn learn(&mut self, trials: &[Trial]) {
+    /// Sets the time limit of a run from the default's runs, unless one was given. Without either,
+    /// the time that is left of the search is the limit.
+    pub fn learn(&mut self, trials: &[Trial], time_left: Option<Duration>) {
+        self.time_left = time_left;
         if self.program.timeout.is_none() {
             let timeout = default_timeout(trials);
             self.program.timeout = match &self.guests {
@@ -188,13 +200,9 @@ impl<'a> Runner<'a> {
             self.run_prepare(&command)?;
         }
         if let Some(guests) = &mut self.guests {
-            return guests.run(
-                order,
-                self.machine,
-                &self.program,
-                &mut self.judge,
-                self.interrupted,
-            );
+            let timeout = self.program.timeout.or(self.time_left);
+            let program = Program { timeout, ..self.program.clone() };
+            return guests.run(order, self.machine, &program, &mut self.judge, self.interrupted);
         }
         let number = BEGUN.fetch_add(1, Ordering::Relaxed);
         let mark = guard::run_mark(number)
@@ -211,7 +219,7 @@ impl<'a> Runner<'a> {
             return Ok(not_applied(order, reason.clone()));
         }
         let input = stdin(self.program.stdin.as_deref(), "--stdin")?;
-        let context = self.context(input, self.program.timeout);
+        let context = self.context(input, self.program.timeout.or(self.time_left));
         let mut left = Leftovers::before(mark);
         let mut observer = None;
         let expected = prepared.expected();
