@@ -10,6 +10,7 @@
 
 pub mod affinity;
 mod aux_area;
+pub mod bounded_output;
 pub mod c_library;
 pub mod mapping;
 pub mod mark;

@@ -3,9 +3,11 @@
 use std::env;
 use std::ffi::OsStr;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
 use numapilot_lab_init::{COMPLAINT, SUITABLE};
+use numapilot_sys::bounded_output::bounded_output;
 
 use crate::LabError;
 use crate::run::checking_plugin;
@@ -15,6 +17,8 @@ use crate::unpacked::Unpacked;
 pub const PROGRAM: &str = "qemu-system-x86_64";
 /// The oldest version whose clock the plugin is known to replace correctly.
 const OLDEST: (u32, u32) = (10, 0);
+/// Time in which QEMU must report its version, also on a busy host.
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// A usable QEMU.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +75,9 @@ impl Emulator {
             path: emulator.program.clone(),
             said: said.lines().next().unwrap_or("no message").to_owned(),
         };
-        let output = emulator.ask(&["--version"]).map_err(|e| broken(e.to_string()))?;
+        let mut command = emulator.command();
+        command.arg("--version");
+        let output = bounded_output(command, LIMIT).map_err(|e| broken(e.to_string()))?;
         let text = String::from_utf8_lossy(&output.stdout);
         let Some((version, numbers)) = version(&text) else {
             return Err(broken(String::from_utf8_lossy(&output.stderr).into_owned()));
@@ -85,8 +91,8 @@ impl Emulator {
         // that is installed.
         let nothing = ["-nodefaults", "-machine", "none", "-display", "none", "-plugin"];
         let mut command = emulator.command();
-        command.args(nothing).arg(plugin).stdin(Stdio::null());
-        let output = command.output().map_err(|e| broken(e.to_string()))?;
+        command.args(nothing).arg(plugin);
+        let output = bounded_output(command, LIMIT).map_err(|e| broken(e.to_string()))?;
         let said = String::from_utf8_lossy(&output.stderr);
         if !said.contains(SUITABLE) {
             let complaint = said.lines().find_map(|line| line.strip_prefix(COMPLAINT));
@@ -101,10 +107,6 @@ impl Emulator {
         }
         emulator.version = version.to_owned();
         Ok(emulator)
-    }
-
-    fn ask(&self, arguments: &[&str]) -> std::io::Result<Output> {
-        self.command().args(arguments).stdin(Stdio::null()).output()
     }
 
     /// A command that starts QEMU, with its own libraries if it has any.

@@ -10,8 +10,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use numapilot_place::find_program;
+use numapilot_sys::bounded_output::bounded_output;
 
 use crate::{Dataset, Engine, EngineError, Launch, RunDirectory, Step, System};
 use owner::Owner;
@@ -48,7 +50,9 @@ impl PostgreSql {
                 .to_owned(),
         };
         let program = programs.join("postgres");
-        let output = Command::new(&program).arg("--version").output();
+        let mut command = Command::new(&program);
+        command.arg("--version");
+        let output = bounded_output(command, Duration::from_secs(30));
         let output = output.map_err(|e| unusable(format!("{}: {e}", program.display())))?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         // "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)"
