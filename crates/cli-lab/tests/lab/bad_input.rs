@@ -87,11 +87,16 @@ fn arguments_that_mean_nothing_are_refused() {
     let run = |rest: &[&str], status, expected| {
         refused(&[&["run", "-m", "cxl"], rest].concat(), status, expected);
     };
+    let fifos = tempfile::tempdir().unwrap();
+    let fifo = fifos.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let fifo = fifo.to_str().unwrap();
     run(&["--", "no-such-program"], 127, "not found in PATH");
     run(&["--", "/no/such/program"], 127, "/no/such/program: not found in the file system");
     run(&["--", "/etc/passwd"], 126, "cannot be executed: permission denied");
     run(&["--", "/etc"], 126, "it is a directory");
     run(&["--include", "no-such", "--", "true"], 125, "--include no-such");
+    run(&["--include", fifo, "--", "true"], 125, "neither a file or directory nor a program");
     run(&["--include", "/proc", "--", "true"], 125, "the guest has a /proc of its own");
     run(&["--weights", "2=3", "--", "true"], 125, "cxl has no node 2; its nodes are 0 to 1");
     run(&["--disk", "18446744073709551615", "--", "true"], 125, "give a smaller --disk");

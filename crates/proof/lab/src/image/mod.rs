@@ -157,7 +157,8 @@ pub fn to_include(what: &[OsString]) -> Result<Vec<PathBuf>, LabError> {
     what.iter()
         .map(|what| {
             let given = PathBuf::from(what);
-            let found = Some(given).filter(|p| p.exists()).or_else(|| find_program(what, &path));
+            let fits = |path: &PathBuf| path.is_file() || path.is_dir();
+            let found = Some(given).filter(fits).or_else(|| find_program(what, &path));
             found.ok_or_else(|| LabError::NothingToInclude {
                 what: what.to_string_lossy().into_owned(),
             })

@@ -118,7 +118,7 @@ impl Tree {
             let entries = fs::read_dir(&path).map_err(LabError::at("read", &path))?;
             for entry in entries {
                 let entry = entry.map_err(LabError::at("read", &path))?;
-                self.include(&entry.path())?;
+                self.include_entry(&entry.path())?;
             }
             return Ok(());
         }
@@ -127,6 +127,21 @@ impl Tree {
         }
         // Sockets, pipes and devices belong to the process that made them.
         Ok(())
+    }
+
+    /// Adds an entry of an included directory. A link to something that does not exist here, or is
+    /// the kernel's, stays a link.
+    fn include_entry(&mut self, path: &Path) -> Result<(), LabError> {
+        let is_link = || fs::symlink_metadata(path).is_ok_and(|kind| kind.is_symlink());
+        match self.include(path) {
+            Err(LabError::System { cause, .. })
+                if cause.kind() == io::ErrorKind::NotFound && is_link() =>
+            {
+                Ok(())
+            }
+            Err(LabError::KernelsOwn { .. }) if is_link() => Ok(()),
+            done => done,
+        }
     }
 
     /// Adds the dependencies of the programs and libraries in an included directory.
@@ -284,5 +299,28 @@ mod tests {
             assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o755, "{path:?}");
         }
         assert_eq!(fs::read(root.join("etc/hostname")).unwrap(), b"guest\n");
+    }
+
+    #[test]
+    fn links_that_lead_nowhere_stay_links_in_an_included_directory() {
+        let scratch = tempfile::tempdir().unwrap();
+        let source = scratch.path().join("source");
+        fs::create_dir(&source).unwrap();
+        fs::write(source.join("file"), "text").unwrap();
+        let links = ["/no/such/file", "file-that-is-missing", "/proc/self/mounts", "/dev/null"];
+        for (at, target) in links.iter().enumerate() {
+            symlink(target, source.join(at.to_string())).unwrap();
+        }
+        let mut tree = Tree::new(&scratch.path().join("root"));
+        tree.include(&source).unwrap();
+        tree.needs_of(&source).unwrap();
+        let there = tree.place(&source);
+        assert_eq!(fs::read(there.join("file")).unwrap(), b"text");
+        for (at, target) in links.iter().enumerate() {
+            assert_eq!(fs::read_link(there.join(at.to_string())).unwrap(), Path::new(target));
+        }
+        // What the user names must exist.
+        let error = tree.include(&source.join("0")).unwrap_err().to_string();
+        assert!(error.contains("cannot read /no:"), "{error}");
     }
 }
