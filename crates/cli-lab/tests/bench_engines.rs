@@ -225,7 +225,7 @@ fn a_wrong_answer_fails_the_bench() {
 }
 
 #[test]
-fn a_query_that_fails_is_told_and_the_others_go_on() {
+fn a_query_that_fails_is_reported_and_the_others_go_on() {
     for engine in engines() {
         // Q6 at this scale takes longer than a microsecond, and so does every other query.
         let arguments = ["--queries", "6,1", "--runs", "1", "--timeout", "1ms", "--json"];

@@ -84,7 +84,7 @@ fn phases_are_printed_apart_and_lines_for_programs_are_there() {
 }
 
 #[test]
-fn few_dense_keys_are_joined_by_an_array_unless_told_otherwise() {
+fn few_dense_keys_are_joined_by_an_array_unless_another_method_is_given() {
     let table =
         |arguments: &[&str]| json(&[&["w3"], arguments].concat())["parameters"]["table"].clone();
     assert_eq!((table(&[]), table(&["--table", "hash"])), ("array".into(), "hash".into()));

@@ -47,7 +47,7 @@ fn every_kernel_has_one_answer_under_all_placements() {
 
 /// In some kernels a round changes the data of the next one. The answer is checked in all of them.
 #[test]
-fn the_work_goes_on_for_as_long_as_is_said() {
+fn the_work_goes_on_for_the_given_time() {
     for kernel in Kernel::ALL {
         let outcome = json(&[kernel.name(), "--size", "2M", "--threads", "2", "--for", "40ms"]);
         let rounds = outcome["rounds"].as_array().unwrap();

@@ -109,7 +109,7 @@ fn a_claim_that_holds_is_reproduced_and_its_trials_are_kept() {
     place.study(&["run", "tiny.toml"]).assert().code(125).stderr(contains("give --resume"));
     place.study(&["run", "tiny.toml", "--resume"]).assert().success();
     assert_eq!((place.trials(), place.records("host")), (6, 1), "nothing was run on a second host");
-    assert_eq!(place.records("experiment"), 1, "nothing new was said of it");
+    assert_eq!(place.records("experiment"), 1, "nothing new was message of it");
 }
 
 #[test]
@@ -125,9 +125,9 @@ fn a_first_look_tells_how_long_the_rest_takes() {
         let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         json.as_array().unwrap().iter().find(|e| e["id"] == "D2").unwrap().clone()
     };
-    let told = list();
-    assert_eq!((&told["trials"], &told["left"]["trials"]), (&3.into(), &2.into()));
-    assert!(told["left"]["seconds"].as_f64().unwrap() > 0.0 && told["left"]["unknown"] == 0);
+    let listed = list();
+    assert_eq!((&listed["trials"], &listed["left"]["trials"]), (&3.into(), &2.into()));
+    assert!(listed["left"]["seconds"].as_f64().unwrap() > 0.0 && listed["left"]["unknown"] == 0);
     place.study(&["run", "D2", "--resume"]).assert().success();
     assert_eq!(list()["left"]["trials"], 0);
     let none = place.study(&["list", "--output", "none.jsonl"]).assert().code(125);

@@ -143,7 +143,7 @@ fn a_closed_pipe_is_success() {
 }
 
 #[test]
-fn an_unprivileged_user_is_told_what_root_could_do() {
+fn an_unprivileged_user_learns_what_root_could_do() {
     if !is_root() {
         println!("skipped: only root can become another user");
         return;

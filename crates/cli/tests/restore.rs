@@ -133,8 +133,8 @@ fn restore_puts_back_what_a_killed_run_left() {
 #[test]
 fn the_next_start_of_any_verb_puts_back_what_a_killed_run_left() {
     let script = format!(
-        "{START}{KILL_ALL}$N stat -o /dev/null -- cat $S 2>/run/said; echo
-$N stat -o /dev/null -- true 2>&1; sed 's/run [0-9][0-9]*/run N/' /run/said"
+        "{START}{KILL_ALL}$N stat -o /dev/null -- cat $S 2>/run/message; echo
+$N stat -o /dev/null -- true 2>&1; sed 's/run [0-9][0-9]*/run N/' /run/message"
     );
     check(
         &script,
@@ -152,7 +152,7 @@ fn the_next_run_puts_back_what_a_killed_one_left() {
 }
 
 #[test]
-fn what_another_run_holds_is_said_before_something_is_measured() {
+fn what_another_run_holds_is_reported_before_something_is_measured() {
     let stat = "$N stat -o /dev/null -- true 2>&1";
     // Settings of the run that started it were asked for, so they cause no warning.
     let script = format!(
@@ -188,8 +188,8 @@ kill $P; wait $P; $N stat --json -- true 2>&1 | grep -c held_settings; true"
 fn a_search_under_another_runs_setting_is_refused_unless_it_is_allowed() {
     let script = format!(
         "{TUNE}touch /run/go; {START}tune 2>&1 | sed 's/run [0-9][0-9]*/run N/'; ls /run/state /run/p.toml 2>/dev/null
-tune --allow-held-settings --factor thp=inherit,never >/run/out 2>/run/said
-echo $?; grep -c '\"command\": \"sleep\"' /run/out; grep -c 'held at always by run' /run/said
+tune --allow-held-settings --factor thp=inherit,never >/run/out 2>/run/message
+echo $?; grep -c '\"command\": \"sleep\"' /run/out; grep -c 'held at always by run' /run/message
 kill $P; wait $P; tune --resume --factor thp=inherit,never 2>&1 |
 grep -c 'another search'; true"
     );
@@ -223,11 +223,11 @@ if grep -qx always $0 && [ ! -e /run/go ]; then echo $$ >/run/there; exec sleep 
 #[test]
 fn tune_changes_the_machine_only_when_it_may() {
     let script = format!(
-        "{TUNE}touch /run/go; tune 2>/run/said | grep -c allow-machine-wide
-grep -c 'thp always: it sets transparent_hugepage/enabled to always' /run/said
-grep -c 'for the whole machine during the runs' /run/said
-tune --allow-machine-wide 2>/run/said >/run/out
-grep -c 'for the whole machine during the runs' /run/said
+        "{TUNE}touch /run/go; tune 2>/run/message | grep -c allow-machine-wide
+grep -c 'thp always: it sets transparent_hugepage/enabled to always' /run/message
+grep -c 'for the whole machine during the runs' /run/message
+tune --allow-machine-wide 2>/run/message >/run/out
+grep -c 'for the whole machine during the runs' /run/message
 grep -o -m1 '\"plan\": \"thp always\"' /run/out; cat $S; ls /run/numapilot"
     );
     check(&script, "1\n1\n0\n1\n\"plan\": \"thp always\"\nmadvise");
@@ -241,7 +241,7 @@ until [ -s /run/there ]; do sleep 0.01; done; T=$(cat /run/there)
 $N run --thp always -- true 2>&1 | sed 's/process [0-9]*/process N/'
 P=$(cat /proc/$P/task/*/children 2>/dev/null | cut -d' ' -f1); kill -9 $P; wait 2>/dev/null
 until gone $T; do sleep 0.01; done
-touch /run/go; tune --allow-machine-wide --resume 2>/run/said | grep -o -m1 '\"plan\": \"thp always\"'; cat $S; ls /run/numapilot"
+touch /run/go; tune --allow-machine-wide --resume 2>/run/message | grep -o -m1 '\"plan\": \"thp always\"'; cat $S; ls /run/numapilot"
     );
     check(
         &script,
@@ -272,11 +272,11 @@ fn the_last_of_two_runs_puts_back() {
 }
 
 #[test]
-fn what_somebody_else_set_meanwhile_stays_and_this_is_said() {
+fn what_somebody_else_set_meanwhile_stays_and_this_is_reported() {
     let script = format!("{START}echo never > $S; kill $P; wait $P; cat $S");
-    let script = script.replacen("-- sleep 600", "-- sleep 600 2>/run/said", 1);
+    let script = script.replacen("-- sleep 600", "-- sleep 600 2>/run/message", 1);
     check(
-        &format!("{script}; grep -c 'another program has changed it since' /run/said"),
+        &format!("{script}; grep -c 'another program has changed it since' /run/message"),
         "never\n1\n",
     );
 }
@@ -302,14 +302,14 @@ fn a_user_without_a_runtime_directory_restores_too() {
     let home = directory.path().join("home");
     fs::create_dir(&home).unwrap();
     std::os::unix::fs::chown(&home, Some(NOBODY), Some(NOBODY)).unwrap();
-    for (home, said) in
+    for (home, message) in
         [("/nonexistent", "XDG_RUNTIME_DIR is not set"), (home.to_str().unwrap(), "")]
     {
         let mut command = Command::new(&program);
         command.arg("restore").uid(NOBODY).gid(NOBODY).env_remove("XDG_RUNTIME_DIR");
         let output = command.env("HOME", home).output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success() && error.contains(said), "{error}");
+        assert!(output.status.success() && error.contains(message), "{error}");
         assert_eq!(output.stdout, b"nothing to restore\n");
     }
 }

@@ -165,7 +165,7 @@ fn linked_cache(directory: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_full_disk_is_told_and_nothing_stays_on_it() {
+fn a_full_disk_is_reported_and_nothing_stays_on_it() {
     if !boots() {
         return;
     }

@@ -88,8 +88,8 @@ fn script(program: &str) -> String {
          rm /tmp/lines; {program} steady 12 512 0 2 & target=$!\n\
          {balance} -p $target & balance=$!\n\
          until [ -s /tmp/lines ] || ! kill -0 $target; do sleep 0.1; done\n\
-         numapilot balance -p $target 2> /tmp/said\n\
-         echo second $? $(grep -c \"under numapilot balance already (run $balance)\" /tmp/said)\n\
+         numapilot balance -p $target 2> /tmp/message\n\
+         echo second $? $(grep -c \"under numapilot balance already (run $balance)\" /tmp/message)\n\
          sleep 4; kill -TERM $balance; wait $balance; show balance\n\
          wait $target; echo target $?\n\
          echo == cpuset\n\
@@ -100,11 +100,11 @@ fn script(program: &str) -> String {
          target=$!; sleep 1; {balance} -p $target & balance=$!\n\
          sleep 7; echo 0 > /tmp/groups/target/cpuset.mems; echo shrunk $?\n\
          wait $target; echo target $?; wait $balance; show balance\n\
-         echo == full; {full} -o /dev/full -- {short} 2> /tmp/said\n\
-         echo balance $? $(grep -c 'No space left' /tmp/said)\n\
+         echo == full; {full} -o /dev/full -- {short} 2> /tmp/message\n\
+         echo balance $? $(grep -c 'No space left' /tmp/message)\n\
          echo == reader\n\
-         {{ {full} -- {short} 2> /tmp/said; echo balance $? > /tmp/status; }} | head -n 1\n\
-         cat /tmp/status; grep -c 'Broken pipe' /tmp/said\n\
+         {{ {full} -- {short} 2> /tmp/message; echo balance $? > /tmp/status; }} | head -n 1\n\
+         cat /tmp/status; grep -c 'Broken pipe' /tmp/message\n\
          echo == options\n\
          numapilot balance --budget 3M --record /tmp/trace -- true\n\
          echo budget $(grep -ac '\"bytes_per_second\":3145728' /tmp/trace)\n\
@@ -176,8 +176,8 @@ fn pages_come_to_their_users_and_targets_to_no_harm() {
             "options" => &["budget 1", "spread 1"],
             _ => &["balance 0"],
         };
-        let said = |word: &&str| case.words.iter().any(|said| said == word);
-        assert!(expected.iter().all(said), "{name}: {:?}; {text}", case.words);
+        let message = |word: &&str| case.words.iter().any(|message| message == word);
+        assert!(expected.iter().all(message), "{name}: {:?}; {text}", case.words);
         let has_no_lines = ["full", "options"].contains(&name.as_str());
         assert_eq!(case.intervals.is_empty(), has_no_lines, "{name}");
     }

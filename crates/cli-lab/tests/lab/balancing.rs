@@ -15,7 +15,7 @@ struct Run {
 }
 
 #[test]
-fn pages_follow_their_thread_unless_they_are_told_to_stay() {
+fn pages_follow_their_thread_unless_they_must_stay() {
     if !boots() {
         return;
     }

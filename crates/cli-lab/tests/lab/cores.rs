@@ -28,11 +28,11 @@ start() { mkfifo "/tmp/$1"; PROGRAM 2 < "/tmp/$1" > /dev/null & P=$!; exec 3> "/
 for way in cgroup-v2 affinity; do
     start $way
     where before
-    numapilot cores -p $P --actuator $way -v 2> /tmp/said & D=$!
+    numapilot cores -p $P --actuator $way -v 2> /tmp/message & D=$!
     settle busy
     kill $D; wait $D; echo "status $?"
     where after
-    echo "way $(grep -o 'held by .*' /tmp/said)"
+    echo "way $(grep -o 'held by .*' /tmp/message)"
     numapilot cores -p $P --actuator $way --placement sparse --max 4 & D=$!
     settle sparse
     kill -9 $D; wait $D

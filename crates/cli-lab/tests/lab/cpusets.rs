@@ -20,13 +20,13 @@ echo +cpuset > $C/system.slice/cgroup.subtree_control
 allowed() { sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/$P/status; }
 cpus() { cat $G/cpuset.cpus; }
 effective() { cat $G/cpuset.cpus.effective; }
-until_is() { for i in $(seq 300); do [ "$($1)" = "$2" ] && return; sleep 0.1; done; echo "$1-is-not $2 but $($1)"; cat /tmp/said >&2; }
+until_is() { for i in $(seq 300); do [ "$($1)" = "$2" ] && return; sleep 0.1; done; echo "$1-is-not $2 but $($1)"; cat /tmp/message >&2; }
 online() { echo $2 > /sys/devices/system/cpu/cpu$1/online; }
 fresh() { echo $P > $C/cgroup.procs; echo > $G/cpuset.cpus; echo $P > $G/cgroup.procs; }
-until_said() { for i in $(seq 300); do grep -q "$1" /tmp/said && return; sleep 0.1; done; }
-has() { grep -q "$1" /tmp/said && echo yes || { echo no; cat /tmp/said >&2; }; }
+until_said() { for i in $(seq 300); do grep -q "$1" /tmp/message && return; sleep 0.1; done; }
+has() { grep -q "$1" /tmp/message && echo yes || { echo no; cat /tmp/message >&2; }; }
 guard() { grep -lz "^$1:" /proc/[0-9]*/cmdline 2> /dev/null | cut -d/ -f3; }
-hold() { numapilot cores -p $P "$@" > /tmp/out 2> /tmp/said & D=$!; }
+hold() { numapilot cores -p $P "$@" > /tmp/out 2> /tmp/message & D=$!; }
 
 sleep 10000 & P=$!
 echo $P > $G/cgroup.procs
@@ -35,14 +35,14 @@ echo "empty '$(cpus)'"
 hold --max 1
 until_is effective 0
 kill $D; wait $D; echo "ended $? $(effective) $(allowed)"
-echo "said $(has 'does not let .*cpuset.cpus be emptied')"
+echo "message $(has 'does not let .*cpuset.cpus be emptied')"
 
 echo > $G/cpuset.cpus 2> /dev/null || echo "refused still"
 fresh
 hold --max 1
 until_is effective 0
 kill -9 $(guard $D) $D; wait $D
-numapilot restore > /tmp/said; echo "restored $? $(effective)"
+numapilot restore > /tmp/message; echo "restored $? $(effective)"
 # The next daemon finds all CPUs, even before anything restores what a killed one left.
 hold --max 1
 until_is effective 0
@@ -60,7 +60,7 @@ until_is effective 0
 mount -o remount,ro $C
 kill $D; wait $D; echo "failed $? $(has 'could not be put back: writing .*cpuset.cpus: Read-only')"
 hold; wait $D; echo "second $? $(has 'first put back what a killed numapilot cores has left')"
-numapilot restore > /tmp/said 2>&1; echo "unrestored $? $(has 'not put back')"
+numapilot restore > /tmp/message 2>&1; echo "unrestored $? $(has 'not put back')"
 mount -o remount,rw $C
 numapilot restore > /dev/null; echo "late $? $(effective)"
 
@@ -73,7 +73,7 @@ hold --max 1
 until_is effective 1
 kill -9 $(guard $D) $D; wait $D
 echo 2 > $G/cpuset.cpus
-numapilot restore > /tmp/said; echo "left $? $(cpus) $(has 'left as it is')"
+numapilot restore > /tmp/message; echo "left $? $(cpus) $(has 'left as it is')"
 echo 0-3 > $G/cpuset.cpus
 
 # A CPU that is offline at the start is used when it comes online, and is the target's at the end:
@@ -128,7 +128,7 @@ fn a_group_of_systemd_gets_its_cpus_back() {
     let expected = [
         ("empty", "''"),
         ("ended", "0 0-3 0-3"),
-        ("said", "yes"),
+        ("message", "yes"),
         ("refused", "still"),
         ("restored", "0 0-3"),
         ("again", "yes"),

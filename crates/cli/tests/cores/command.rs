@@ -29,7 +29,7 @@ fn the_status_of_the_program_is_passed_through() {
 }
 
 #[test]
-fn what_cannot_be_is_said() {
+fn what_cannot_be_is_reported() {
     let _alone = alone();
     let fails = |arguments: &[&str], why: &str| {
         cores(arguments).assert().code(125).stderr(predicate::str::contains(why));
@@ -44,6 +44,7 @@ fn what_cannot_be_is_said() {
     fails(&["-I", "1", "--", "true"], "too short");
     fails(&["-I", "100", "--tick", "1s", "--", "true"], "cannot be used with");
     fails(&["-p", "1,2", "--weight", "1", "--dry-run"], "give one for each");
+    fails(&["--weight", "3", "true"], "name them with -p");
     fails(&["--svg", "/nonexistent/x.svg", "--", "true"], "/nonexistent/x.svg");
     fails(&["simulate", "--trace", "/nonexistent"], "/nonexistent");
     fails(&["simulate", "--trace", "/dev/zero"], "more than 67108864 bytes");

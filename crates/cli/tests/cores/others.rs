@@ -117,10 +117,10 @@ for i in $(seq 500); do [ \"$(allowed)\" = \"$BEFORE\" ] || break; sleep 0.02; d
 kill -9 $(grep -lz \"^$D:\" /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3) $D; wait $D 2>/dev/null
 [ \"$(allowed)\" = \"$BEFORE\" ] || echo narrowed
 echo x > /run/numapilot-cores/z.json
-$N restore 2>/run/said; echo \"restore $?\"; grep -c 'not everything' /run/said
+$N restore 2>/run/stderr; echo \"restore $?\"; grep -c 'not everything' /run/stderr
 [ \"$(allowed)\" = \"$BEFORE\" ] && echo as before
-$N cores sh -c 'echo managed; exit 3' 2>/run/said; echo \"cores $?\"
-grep -c 'z.json is not a record of numapilot cores (.*remove the file' /run/said
+$N cores sh -c 'echo managed; exit 3' 2>/run/stderr; echo \"cores $?\"
+grep -c 'z.json is not a record of numapilot cores (.*remove the file' /run/stderr
 kill $P
 ";
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::{NUMAPILOT, compile, err, failure, own_allocator, run};
 
 #[test]
-fn a_static_program_keeps_its_malloc_and_this_is_said() {
+fn a_static_program_keeps_its_malloc_and_this_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let source = "#include <stdio.h>\nint main(void) { puts(\"ran\"); }";
     let Some(program) = compile(directory.path(), source, &["-static"]) else { return };
@@ -15,7 +15,7 @@ fn a_static_program_keeps_its_malloc_and_this_is_said() {
 }
 
 #[test]
-fn a_program_with_its_own_malloc_keeps_it_and_this_is_said() {
+fn a_program_with_its_own_malloc_keeps_it_and_this_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let source = "#include <stdio.h>\nvoid *je_malloc(unsigned long n) { return n ? 0 : 0; }\n\
                   int main(void) { puts(\"ran\"); return je_malloc(0) != 0; }";
@@ -64,7 +64,7 @@ fn a_hidden_malloc_is_seen_as_far_as_the_symbols_tell() {
 }
 
 #[test]
-fn a_static_pie_keeps_its_malloc_and_this_is_said() {
+fn a_static_pie_keeps_its_malloc_and_this_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let source = "#include <stdlib.h>\nint main(void) { return malloc(9) == 0; }";
     let Some(program) = compile(directory.path(), source, &["-static-pie"]) else { return };
@@ -72,7 +72,7 @@ fn a_static_pie_keeps_its_malloc_and_this_is_said() {
 }
 
 #[test]
-fn a_second_malloc_of_the_plan_is_said() {
+fn a_second_malloc_of_the_plan_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let library = directory.path().join("liballoc.so");
     fs::copy(own_allocator(), &library).unwrap();
@@ -106,7 +106,7 @@ fn library(directory: &Path) -> Option<PathBuf> {
 }
 
 #[test]
-fn an_allocator_that_does_not_reach_a_scripts_program_is_said_once() {
+fn an_allocator_that_does_not_reach_a_scripts_program_is_reported_once() {
     let directory = tempfile::tempdir().unwrap();
     let Some(library) = library(directory.path()) else { return };
     let Some(program) = compile(directory.path(), WORK, &["-static"]) else { return };

@@ -125,7 +125,7 @@ fn foreign_text_is_shown_and_not_sent() {
 }
 
 #[test]
-fn a_stack_that_is_too_small_is_said() {
+fn a_stack_that_is_too_small_is_reported() {
     let script = format!("ulimit -s 64 && exec {NUMAPILOT} run true");
     let output = Command::new("sh").args(["-c", &script]).output().unwrap();
     assert_eq!(output.status.code(), Some(125), "{}", err(&output));

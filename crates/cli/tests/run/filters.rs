@@ -81,9 +81,9 @@ fn has_huge_pages() -> bool {
 }
 
 #[test]
-fn a_page_switch_that_is_refused_or_does_nothing_is_said() {
+fn a_page_switch_that_is_refused_or_does_nothing_is_reported() {
     // PR_SET_THP_DISABLE; an answer of 0 pretends that it was set.
-    for (answer, said) in [
+    for (answer, message) in [
         ("EPERM", "refused (Operation not permitted"),
         ("ENOSYS", "refused (Function not implemented"),
         ("EINVAL", "refused (Invalid argument"),
@@ -100,7 +100,7 @@ fn a_page_switch_that_is_refused_or_does_nothing_is_said() {
         let output = filtered(&["--thp", "never", "grep", "THP", "/proc/self/status"]);
         assert_eq!(String::from_utf8_lossy(&output.stdout), "THP_enabled:\t1\n");
         let text = err(&output);
-        assert!(text.contains("thp never: ") && text.contains(said), "{answer}: {text}");
+        assert!(text.contains("thp never: ") && text.contains(message), "{answer}: {text}");
         let strict = filtered(&["--strict", "--thp", "never", "true"]);
         assert_eq!(strict.status.code(), Some(125), "{answer}: {}", err(&strict));
     }

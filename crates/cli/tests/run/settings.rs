@@ -165,7 +165,7 @@ fn with_own_mounts(script: &str) -> Option<Output> {
 
 /// A machine-wide change could not be put back.
 #[test]
-fn without_room_for_the_journal_the_program_runs_and_what_is_lost_is_said() {
+fn without_room_for_the_journal_the_program_runs_and_what_is_lost_is_reported() {
     let setting = "/proc/sys/kernel/numa_balancing";
     let Ok(now) = fs::read_to_string(setting) else {
         println!("skipped: this kernel has no AutoNUMA");
@@ -194,7 +194,7 @@ fn without_room_for_the_journal_the_program_runs_and_what_is_lost_is_said() {
 
 /// A mapping has memory or does not exist: otherwise a program would end by SIGBUS later.
 #[test]
-fn without_room_in_shared_memory_the_program_runs_and_this_is_said() {
+fn without_room_in_shared_memory_the_program_runs_and_this_is_reported() {
     let script = format!(
         "mount -t tmpfs -o size=8k,mode=1777 none /dev/shm || exit 77\n\
          cat /dev/zero >/dev/shm/x 2>/dev/null\n\

@@ -296,6 +296,7 @@ fn what_cannot_end_well_is_refused_before_the_first_run() {
     assert!(refused(&["--plan", "missing"]).contains("missing"));
     assert!(refused(&["--factor", "pages=huge"]).contains("numa-balancing"));
     assert!(refused(&["--resume"]).contains("nothing to resume"));
+    assert!(!folder.path().join("state").exists());
     assert!(refused(&["--timeout", "soon"]).contains("duration"));
     // At most an empty journal from the refused resumption.
     let journal = folder.path().join("state/trials.jsonl");

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_apart_and_the_first_of_two_counts() {
+    fn names_are_distinguished_and_the_first_of_two_counts() {
         let config = from(&[
             c"NUMAPILOT_ALLOC_STATS_SIGNAL=12",
             c"NUMAPILOT_ALLOC_BACKGROUND_THREAD=0",

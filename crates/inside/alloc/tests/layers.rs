@@ -31,12 +31,18 @@ fn layer_of(module: &str) -> Option<usize> {
     LAYERS.iter().position(|layer| layer.contains(&module))
 }
 
-/// The modules at the top of the crate that a file's code names by `crate::`, without its tests.
-fn named_modules(text: &str) -> BTreeSet<String> {
+/// The modules at the top of the crate that a file's code names by `crate::` or `super::`, without
+/// its tests.
+fn named_modules(file: &str, text: &str) -> BTreeSet<String> {
     let Paths { imports, exports, code } = Paths::of(text);
     let declared = imports.into_iter().chain(exports).map(|(_, path)| path);
-    let from_root = declared.chain(code).filter(|path| path[0] == "crate");
-    from_root.filter_map(|path| path.get(1).map(|module| (*module).to_owned())).collect()
+    let depth = file.trim_end_matches("/mod.rs").split('/').count();
+    let from_root = declared.chain(code).filter_map(|path| {
+        let steps_up = path.iter().take_while(|segment| **segment == "super").count();
+        let first = if path[0] == "crate" { 1 } else { steps_up };
+        (path[0] == "crate" || steps_up == depth).then(|| path.get(first).copied()).flatten()
+    });
+    from_root.map(str::to_owned).collect()
 }
 
 /// References to a higher layer, and modules that are in no layer.
@@ -48,7 +54,7 @@ fn arrows_up(file: &str, text: &str) -> Vec<String> {
     let is_wrong = |name: &String| {
         layer_of(name).is_none_or(|other| other > layer || (other == layer && name != own))
     };
-    let wrong = named_modules(text).into_iter().filter(is_wrong);
+    let wrong = named_modules(file, text).into_iter().filter(is_wrong);
     wrong.map(|name| format!("{file} names {name}, which is not in a lower layer")).collect()
 }
 
@@ -84,6 +90,15 @@ fn an_arrow_that_goes_up_is_seen() {
         ("use crate::new_module::free;", 1),
     ] {
         assert_eq!(arrows_up("central/stack.rs", text).len(), expected, "{text}");
+    }
+    for (file, text, expected) in [
+        ("sampling.rs", "use super::layout::size_class::QUANTUM;", 1),
+        ("sampling.rs", "fn f() { super::api::allocate(); }", 1),
+        ("layout/mod.rs", "use super::api::Errno;", 1),
+        ("layout/space.rs", "use super::super::slab::spans;", 1),
+        ("layout/space.rs", "use super::super::os::kernel;\nuse super::slab;", 0),
+    ] {
+        assert_eq!(arrows_up(file, text).len(), expected, "{file} {text}");
     }
     assert_eq!(arrows_up("new_module.rs", "").len(), 1);
 }

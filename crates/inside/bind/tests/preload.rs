@@ -148,7 +148,7 @@ fn a_program_that_pins_itself_is_left_alone() {
 }
 
 #[test]
-fn asking_for_any_cpu_changes_nothing_and_all_are_told() {
+fn asking_for_any_cpu_changes_nothing_and_all_are_reported() {
     holds("asks-for-any", tally(1, 0));
 }
 
@@ -259,7 +259,7 @@ fn an_unusable_occupancy_table_leaves_every_process_to_itself() {
 }
 
 #[test]
-fn a_bad_variable_is_said_and_changes_nothing() {
+fn a_bad_variable_is_reported_and_changes_nothing() {
     let cases = compiled("cases.c", "cc", &[]);
     for (list, message) in [
         ("0,x", "NUMAPILOT_BIND_CPUS: neither a number nor a range"),
@@ -272,9 +272,9 @@ fn a_bad_variable_is_said_and_changes_nothing() {
             .env("LD_PRELOAD", library())
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.starts_with("numapilot: ") && said.contains(message), "{list}: {said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.starts_with("numapilot: ") && stderr.contains(message), "{list}: {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
         assert!(output.status.success());
     }
     let output = Command::new(&cases)

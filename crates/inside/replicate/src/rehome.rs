@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_rehomed_is_said() {
+    fn what_cannot_be_rehomed_is_reported() {
         let bytes = vec![1u8; 1 << 16];
         // On one node there is nothing to do.
         let done = rehome(&bytes[..]).unwrap();

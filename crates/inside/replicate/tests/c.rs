@@ -29,8 +29,8 @@ fn runs(libraries: &[String]) {
         Ok(output) => {
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             let output = Command::new(program).arg(directory.path().join("file")).output().unwrap();
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{}: {said}", output.status);
+            let message = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{}: {message}", output.status);
             print!("{}", String::from_utf8_lossy(&output.stdout));
         }
     }

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use numapilot_replicate::{Error, FileCopies};
 
 #[test]
-fn a_forked_child_is_told_nothing_and_knows_it() {
+fn a_forked_child_is_not_notified_and_knows_it() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("table");
     fs::write(&path, b"before").unwrap();

@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_detached_program_is_said() {
+    fn a_missing_detached_program_is_reported() {
         let _alone = alone();
         let error = detached(&mut Command::new("/nonexistent/program")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);

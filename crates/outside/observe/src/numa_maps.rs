@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mappings_of_hugetlbfs_are_told_by_a_word_of_their_own() {
+    fn mappings_of_hugetlbfs_are_reported_by_a_word_of_their_own() {
         let text = "7f67c0600000 default file=/anon_hugepage\\040(deleted) huge anon=2 N0=2 \
                     kernelpagesize_kB=2048\n\
                     7f67d0000000 default file=/tmp/huge anon=1 N0=1 kernelpagesize_kB=4\n\

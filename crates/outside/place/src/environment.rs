@@ -97,11 +97,11 @@ impl Environment {
             }
             HugePages::Entry { variable, separator, key, value } => {
                 let mut list = self.get(variable).unwrap_or_default();
-                let said = list
+                let message = list
                     .as_bytes()
                     .split(|b| *b == separator as u8)
                     .any(|entry| entry.starts_with(key.as_bytes()));
-                if !said {
+                if !message {
                     if !list.is_empty() {
                         list.push(separator.to_string());
                     }

@@ -358,7 +358,7 @@ mod tests {
 
     /// A program in its own session, which is found only by its environment.
     #[test]
-    fn what_has_left_the_group_is_told_by_its_mark() {
+    fn what_has_left_the_group_is_reported_by_its_mark() {
         let this = format!("{}:", run_mark(0).unwrap());
         let marked = |mark: &str| {
             let mut command = Command::new("setsid");

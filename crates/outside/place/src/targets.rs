@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_denied_is_told_from_what_is_not_there() {
+    fn what_is_denied_is_distinguished_from_what_is_not_there() {
         let mut machine = Machine::uniform(3, 1);
         machine.allowed.nodes = [NodeId(0)].into_iter().collect();
         let error = Targets::of(&plan(MemoryMode::Bind, "1"), &machine).unwrap_err().to_string();

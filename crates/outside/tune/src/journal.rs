@@ -126,6 +126,9 @@ impl Journal {
         resume: bool,
     ) -> Result<(Self, Past), JournalError> {
         let path = directory.join(FILE);
+        if resume && !path.exists() {
+            return Err(JournalError::Nothing(path));
+        }
         let mut lines = Lines::open(&path, MODE)?;
         let text = lines.text()?;
         if resume {
@@ -351,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_said_in_words() {
+    fn what_differs_is_reported_in_words() {
         let factors = serde_json::json!([{"name": "allocator",
             "levels": [{"allocator": "inherit"}, {"allocator": "jemalloc"}]}]);
         assert_eq!(in_words("factors", &factors), "allocator=inherit,jemalloc");

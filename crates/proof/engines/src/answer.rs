@@ -199,22 +199,24 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_answer_is_told_apart() {
-        let told = |a, b, r| differs(&[&[a]], &[&[b]], r).unwrap();
+    fn a_wrong_answer_is_distinguished() {
+        let difference = |a, b, r| differs(&[&[a]], &[&[b]], r).unwrap();
         assert_eq!(
-            told("1.00001", "1.0", Rounding::None),
+            difference("1.00001", "1.0", Rounding::None),
             "row 1, column 1: 1.00001 instead of 1.0"
         );
-        assert!(told("NULL", "0", Rounding::None).contains("NULL instead of 0"));
-        assert!(told("25.53", "25.52", Rounding::Printed).contains("25.53"));
-        assert!(told("1995-01-01", "1995-01-02", Rounding::Printed).contains("1995-01-02"));
-        assert!(told("x", "y", Rounding::Printed).contains('x'));
+        assert!(difference("NULL", "0", Rounding::None).contains("NULL instead of 0"));
+        assert!(difference("25.53", "25.52", Rounding::Printed).contains("25.53"));
+        assert!(difference("1995-01-01", "1995-01-02", Rounding::Printed).contains("1995-01-02"));
+        assert!(difference("x", "y", Rounding::Printed).contains('x'));
         assert_eq!(differs(&[&["33.306666"]], &[&["33.306666666666665"]], Rounding::CutOff), None);
-        assert!(told("33.306666", "33.306666666666665", Rounding::None).contains("33.306666"));
-        assert!(told("33.31", "33.30", Rounding::CutOff).contains("33.31"));
+        assert!(
+            difference("33.306666", "33.306666666666665", Rounding::None).contains("33.306666")
+        );
+        assert!(difference("33.31", "33.30", Rounding::CutOff).contains("33.31"));
         assert_eq!(differs(&[&["25.5248"]], &[&["25.52"]], Rounding::Printed), None);
         assert_eq!(differs(&[&["348406.0543"]], &[&["348406.02"]], Rounding::Printed), None);
-        assert!(told("348406.5", "348406.02", Rounding::Printed).contains("348406.5"));
+        assert!(difference("348406.5", "348406.02", Rounding::Printed).contains("348406.5"));
         assert!(differs(&[], &[&["1"]], Rounding::None).unwrap().contains("0 rows instead of 1"));
         assert!(differs(&[&["1", "2"]], &[&["1"]], Rounding::None).unwrap().contains("2 columns"));
     }

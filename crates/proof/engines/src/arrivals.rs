@@ -148,9 +148,9 @@ pub fn run(
     };
     let by_query = queries.iter().map(|query| (query.number, Latencies::default())).collect();
     let mut outcome = Outcome { by_query, ..Outcome::default() };
-    let mut listen = |told: ClientEvent| {
-        let mut served = told.served;
-        if let Some(answer) = told.answer
+    let mut listen = |event: ClientEvent| {
+        let mut served = event.served;
+        if let Some(answer) = event.answer
             && let Err(difference) = verifier.check(served.number, answer)
         {
             served.failure = Some(Failure::Wrong(difference));

@@ -88,14 +88,14 @@ pub fn run(
         }
     };
     let mut outcome = Outcome { clients: sessions.len(), ..Outcome::default() };
-    let mut listen = |told: ClientEvent| {
-        outcome.elapsed = outcome.elapsed.max(told.ended);
-        match verifier.judge(told.number, told.result) {
+    let mut listen = |event: ClientEvent| {
+        outcome.elapsed = outcome.elapsed.max(event.ended);
+        match verifier.judge(event.number, event.result) {
             Ok(()) => {
                 outcome.answered += 1;
-                outcome.latency.record(told.latency);
+                outcome.latency.record(event.latency);
             }
-            Err(failure) => outcome.failures.push((told.number, failure)),
+            Err(failure) => outcome.failures.push((event.number, failure)),
         }
         watch(outcome.answered);
     };

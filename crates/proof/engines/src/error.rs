@@ -57,24 +57,24 @@ pub enum EngineError {
     #[error(transparent)]
     Place(#[from] PlaceError),
     /// The engine ended before it served.
-    #[error("{engine} did not start ({status}){}", quoted(said))]
+    #[error("{engine} did not start ({status}){}", quoted(message))]
     NotStarted {
         /// The engine.
         engine: String,
         /// Its exit status.
         status: String,
         /// Its last messages.
-        said: String,
+        message: String,
     },
     /// The engine ended during the run.
-    #[error("{engine} died during the run ({status}){}", quoted(said))]
+    #[error("{engine} died during the run ({status}){}", quoted(message))]
     Died {
         /// The engine.
         engine: String,
         /// Its exit status.
         status: String,
         /// Its last messages.
-        said: String,
+        message: String,
     },
     /// The engine refused one of our own statements, for loading or settings.
     #[error("{engine} refused to {doing}: {cause}{}", full(cause))]
@@ -135,20 +135,20 @@ const FREE_SPACE: &str = "; free some space, or give --cache DIR on another file
 
 /// Whether an engine reports a full disk or an exceeded quota, in strerror's words, or in
 /// PostgreSQL's words after a partial write.
-pub(crate) fn names_full_disk(said: &str) -> bool {
+pub(crate) fn names_full_disk(message: &str) -> bool {
     ["No space left on device", "Disk quota exceeded", "Check free disk space"]
         .iter()
-        .any(|words| said.contains(words))
+        .any(|words| message.contains(words))
 }
 
 fn full(cause: &str) -> &'static str {
     if names_full_disk(cause) { FREE_SPACE } else { "" }
 }
 
-fn quoted(said: &str) -> String {
-    match said.trim() {
+fn quoted(message: &str) -> String {
+    match message.trim() {
         "" => String::new(),
-        said => format!(", saying: {said}{}", full(said)),
+        message => format!(", saying: {message}{}", full(message)),
     }
 }
 

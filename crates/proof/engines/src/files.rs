@@ -74,20 +74,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waiting_for_a_lock_is_said_and_can_be_ended() {
+    fn waiting_for_a_lock_is_reported_and_can_be_ended() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.lock");
         let stop = AtomicBool::new(false);
-        let mut said = Vec::new();
-        let held = lock(&path, &mut |step| said.push(step), &stop).unwrap();
-        assert!(said.is_empty());
+        let mut message = Vec::new();
+        let held = lock(&path, &mut |step| message.push(step), &stop).unwrap();
+        assert!(message.is_empty());
         let mut say = |step| {
             stop.store(true, Ordering::Relaxed);
-            said.push(step);
+            message.push(step);
         };
         let error = lock(&path, &mut say, &stop).unwrap_err();
         assert!(matches!(error, EngineError::Interrupted));
-        assert!(matches!(&said[0], Step::Notice(text) if text.contains("waiting")), "{said:?}");
+        assert!(
+            matches!(&message[0], Step::Notice(text) if text.contains("waiting")),
+            "{message:?}"
+        );
         drop(held);
         lock(&path, &mut |_| {}, &stop).unwrap();
     }

@@ -94,7 +94,7 @@ pub fn run(
             }
         }
     };
-    let mut listen = |told| match told {
+    let mut listen = |event| match event {
         ClientEvent::Begins(at, round) => watch(Event::Begins(outcomes[at].number, round)),
         ClientEvent::Ended(at, round, result) => {
             let outcome = &mut outcomes[at];

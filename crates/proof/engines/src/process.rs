@@ -145,7 +145,7 @@ impl Process {
         EngineError::NotStarted {
             engine: self.title.clone(),
             status: self.status(),
-            said: self.last_words(),
+            message: self.last_words(),
         }
     }
 
@@ -154,7 +154,7 @@ impl Process {
         self.ended_within(Duration::ZERO).then(|| EngineError::Died {
             engine: self.title.clone(),
             status: self.status(),
-            said: self.last_words(),
+            message: self.last_words(),
         })
     }
 
@@ -169,7 +169,7 @@ impl Process {
         let status =
             if in_time { finished.status.to_string() } else { "it did not stop".to_owned() };
         let engine = std::mem::take(&mut self.title);
-        Err(EngineError::Died { engine, status, said: String::new() })
+        Err(EngineError::Died { engine, status, message: String::new() })
     }
 }
 
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_again_and_again_is_said_once() {
+    fn what_is_reported_again_and_again_is_reported_once() {
         assert_eq!(
             quoted("\nstarting up\nstarting up\nready\nstarting up\n"),
             "starting up | ready | starting up"
@@ -244,9 +244,9 @@ mod tests {
         let full = "FATAL: could not write to file: No space left on device";
         let consequence = "PANIC: cannot abort transaction 1, it was already committed";
         let much = "WARNING: terminating\nDETAIL: another\n".repeat(100);
-        let said = quoted(&format!("starting up\n{full}\n{consequence}\n{much}aborted\n"));
-        assert!(said.starts_with(full) && said.ends_with("aborted"), "{said}");
-        assert!(said.len() < 500, "{said}");
+        let message = quoted(&format!("starting up\n{full}\n{consequence}\n{much}aborted\n"));
+        assert!(message.starts_with(full) && message.ends_with("aborted"), "{message}");
+        assert!(message.len() < 500, "{message}");
         assert_eq!(quoted(&format!("{full}\naborted")), format!("{full} | aborted"));
     }
 

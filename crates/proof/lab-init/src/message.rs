@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_understood() {
+    fn what_is_reported_is_understood() {
         let size = WindowSize { rows: 24, columns: 80 };
         for order in [Order::Signal(15), Order::Size(size)] {
             assert_eq!(order.to_string().parse(), Ok(order));

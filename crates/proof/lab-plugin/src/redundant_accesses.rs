@@ -347,7 +347,7 @@ mod tests {
     const LOAD_0: &[u8] = &[0x48, 0x8b, 0x17]; // mov (%rdi),%rdx
 
     #[test]
-    fn the_same_place_is_told_once() {
+    fn the_same_place_is_reported_once() {
         assert_eq!(of(&[LOAD_8, LOAD_8]), (vec![(true, false), (false, false)], 1, 0));
         assert_eq!(of(&[STORE_8, LOAD_8]).1, 1);
         assert_eq!(of(&[LOAD_8, STORE_8]).2, 0, "who changes the line must be seen");
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn between_two_places_a_line_apart_only_addresses_are_told() {
+    fn between_two_places_a_line_apart_only_addresses_are_reported() {
         // mov %al,d(%rdi); mov %al,d(%rdi,%rsi,4); mov d(%rdi),%eax; movzbl d(%rdi),%eax.
         let store = |d: u8| vec![0x88, 0x47, d];
         let indexed = |d: u8| vec![0x88, 0x44, 0xb7, d];
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_told_of_loads_that_replace_a_register() {
+    fn values_are_reported_of_loads_that_replace_a_register() {
         let value = |code: &[u8]| plan(0, [code].into_iter()).reported[0].value;
         let loads: [&[u8]; 6] = [
             LOAD_0,

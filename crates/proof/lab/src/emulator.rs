@@ -71,9 +71,9 @@ impl Emulator {
         plugin: &OsStr,
     ) -> Result<Self, LabError> {
         let mut emulator = Self { program, version: String::new(), unpacked };
-        let broken = |said: String| LabError::BrokenEmulator {
+        let broken = |message: String| LabError::BrokenEmulator {
             path: emulator.program.clone(),
-            said: said.lines().next().unwrap_or("no message").to_owned(),
+            message: message.lines().next().unwrap_or("no message").to_owned(),
         };
         let mut command = emulator.command();
         command.arg("--version");
@@ -93,15 +93,15 @@ impl Emulator {
         let mut command = emulator.command();
         command.args(nothing).arg(plugin);
         let output = bounded_output(command, LIMIT).map_err(|e| broken(e.to_string()))?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        if !said.contains(SUITABLE) {
-            let complaint = said.lines().find_map(|line| line.strip_prefix(COMPLAINT));
+        let message = String::from_utf8_lossy(&output.stderr);
+        if !message.contains(SUITABLE) {
+            let complaint = message.lines().find_map(|line| line.strip_prefix(COMPLAINT));
             let path = emulator.program;
             return Err(match complaint {
-                Some(said) => LabError::UnsuitableEmulator { path, said: said.to_owned() },
+                Some(message) => LabError::UnsuitableEmulator { path, message: message.to_owned() },
                 None => {
-                    let said = said.lines().next().unwrap_or("no message").to_owned();
-                    LabError::NoPlugins { path, said }
+                    let message = message.lines().next().unwrap_or("no message").to_owned();
+                    LabError::NoPlugins { path, message }
                 }
             });
         }

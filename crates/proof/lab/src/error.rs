@@ -39,28 +39,28 @@ pub enum LabError {
         oldest: String,
     },
     /// The plugin cannot run in this QEMU.
-    #[error("{}: {said}", path.display())]
+    #[error("{}: {message}", path.display())]
     UnsuitableEmulator {
         /// Path of QEMU.
         path: PathBuf,
         /// The plugin's message, with the remedy.
-        said: String,
+        message: String,
     },
     /// QEMU has no support for plugins.
-    #[error("{} was built without plugins ({said}); {SETUP}", path.display())]
+    #[error("{} was built without plugins ({message}); {SETUP}", path.display())]
     NoPlugins {
         /// Path of QEMU.
         path: PathBuf,
         /// QEMU's message.
-        said: String,
+        message: String,
     },
     /// QEMU does not run.
-    #[error("{} does not run: {said}; {SETUP}", path.display())]
+    #[error("{} does not run: {message}; {SETUP}", path.display())]
     BrokenEmulator {
         /// Path of QEMU.
         path: PathBuf,
         /// QEMU's message.
-        said: String,
+        message: String,
     },
     /// No kernel was downloaded.
     #[error("no kernel for the guest in {}; {SETUP}", directory.display())]
@@ -168,12 +168,12 @@ pub enum LabError {
         cause: io::Error,
     },
     /// QEMU ended before the program did.
-    #[error("QEMU ended early ({status}){}{}", emulator_remedy(said), last_words(said))]
+    #[error("QEMU ended early ({status}){}{}", emulator_remedy(message), last_words(message))]
     EmulatorEnded {
         /// QEMU's exit status.
         status: String,
         /// QEMU's messages.
-        said: String,
+        message: String,
     },
     /// The guest's kernel crashed.
     #[error("the guest's kernel ended before the program did{}", last_words(console))]
@@ -220,12 +220,12 @@ pub enum LabError {
         console: String,
     },
     /// `lab setup` failed.
-    #[error("{what}: {said}")]
+    #[error("{what}: {message}")]
     Setup {
         /// The step.
         what: String,
         /// The tool's message.
-        said: String,
+        message: String,
     },
     /// `lab setup` does not support this system.
     #[error(
@@ -288,8 +288,8 @@ fn remedy(error: &io::Error) -> &'static str {
 }
 
 /// A remedy for an error that QEMU reports.
-fn emulator_remedy(said: &str) -> &'static str {
-    if said.contains("cannot set up guest memory") {
+fn emulator_remedy(message: &str) -> &'static str {
+    if message.contains("cannot set up guest memory") {
         "; the host has too little memory: give a smaller --disk, or a machine with a smaller \
          lab.memory_per_node"
     } else {

@@ -74,7 +74,7 @@ impl Modules {
     /// The paths in a file, from the root of the crate.
     fn named(&self, module: &Module, paths: &Paths<'_>) -> Vec<Module> {
         let mut imported = BTreeMap::new();
-        for (name, path) in &paths.imports {
+        for (name, path) in paths.imports.iter().chain(&paths.exports) {
             imported.extend(self.resolve(module, path).map(|path| (*name, path)));
         }
         let in_code = paths.code.iter().filter_map(|path| match imported.get(path[0]) {

@@ -48,6 +48,14 @@ fn a_circle_is_seen() {
         let found = circles_of(&[root, ("a.rs", a), ("b.rs", b), ("c.rs", "use crate::a::A;")]);
         assert_eq!(found, [["a.rs", "b.rs"]], "{a} {b}");
     }
+    // By a re-export on one side.
+    let found = circles_of(&[
+        root,
+        ("a.rs", "pub(crate) use crate::b::B;"),
+        ("b.rs", "use super::a::A;"),
+        ("c.rs", ""),
+    ]);
+    assert_eq!(found, [["a.rs", "b.rs"]]);
     // Through a third file.
     let found = circles_of(&[
         root,

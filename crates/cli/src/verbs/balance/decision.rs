@@ -1,5 +1,6 @@
 //! The options of the decision.
 
+use anyhow::bail;
 use clap::ValueEnum;
 use numapilot_balance::Setup;
 use numapilot_balance::adaptive::Settings;
@@ -33,30 +34,47 @@ pub struct Decision {
 
     /// In paper mode: the rule for the node of an interleaved page, from the published source
     /// (linear complement of a node's load) or from the text (its inverse).
-    #[arg(long, value_enum, default_value_t = Rule::Source)]
-    spread: Rule,
+    ///
+    /// [default: source]
+    #[arg(long, value_enum)]
+    spread: Option<Rule>,
 
-    /// In paper mode: the seed of random choices.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    /// In paper mode: the seed of random choices [default: 1].
+    #[arg(long)]
+    seed: Option<u64>,
 
-    /// In default mode: the most memory to move per second.
-    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = units::size)]
-    budget: u64,
+    /// In default mode: the most memory to move per second [default: 128M].
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    budget: Option<u64>,
 }
 
 impl Decision {
-    pub fn setup(self) -> Setup {
-        match self.mode {
-            Mode::Paper => Setup::Paper {
-                spread: match self.spread {
+    /// The mode with its settings.
+    ///
+    /// # Errors
+    /// An option of the other mode was given, which would have no effect.
+    pub fn setup(self) -> anyhow::Result<Setup> {
+        match self {
+            Self { mode: Mode::Paper, budget: Some(_), .. } => {
+                bail!("--budget is an option of default mode; leave it out, or --mode paper")
+            }
+            Self { mode: Mode::Default, spread: Some(_), .. } => {
+                bail!("--spread is an option of paper mode; give --mode paper as well")
+            }
+            Self { mode: Mode::Default, seed: Some(_), .. } => {
+                bail!("--seed is an option of paper mode; give --mode paper as well")
+            }
+            Self { mode: Mode::Paper, spread, seed, .. } => Ok(Setup::Paper {
+                spread: match spread.unwrap_or(Rule::Source) {
                     Rule::Source => Spread::Complement,
                     Rule::Text => Spread::Inverse,
                 },
-                seed: self.seed,
-            },
-            Mode::Default => {
-                Setup::Default(Settings { bytes_per_second: self.budget, ..Settings::default() })
+                seed: seed.unwrap_or(1),
+            }),
+            Self { mode: Mode::Default, budget, .. } => {
+                let default = Settings::default();
+                let bytes_per_second = budget.unwrap_or(default.bytes_per_second);
+                Ok(Setup::Default(Settings { bytes_per_second, ..default }))
             }
         }
     }
@@ -75,7 +93,7 @@ mod tests {
     }
 
     fn setup(options: &[&str]) -> Setup {
-        Line::parse_from([&["balance"], options].concat()).decision.setup()
+        Line::parse_from([&["balance"], options].concat()).decision.setup().unwrap()
     }
 
     #[test]
@@ -86,6 +104,19 @@ mod tests {
         assert_eq!(spread("source"), paper(Spread::Complement, 1));
         assert_eq!(spread("text"), paper(Spread::Inverse, 1));
         assert_eq!(setup(&["--mode", "paper", "--seed", "7"]), paper(Spread::Complement, 7));
+    }
+
+    #[test]
+    fn options_of_the_other_mode_are_refused() {
+        for (options, expected) in [
+            (&["--spread", "text"][..], "--spread"),
+            (&["--seed", "1"], "--seed"),
+            (&["--mode", "paper", "--budget", "128M"], "--budget"),
+        ] {
+            let line = Line::parse_from([&["balance"], options].concat());
+            let error = line.decision.setup().unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
     }
 
     #[test]

@@ -37,6 +37,8 @@ impl Args {
         if let Some(Action::Replay(args)) = &self.action {
             return args.run(terminal);
         }
+        // Also where there is nothing to balance.
+        self.decision.setup()?;
         processes::require()?;
         let machine = numapilot_topology::read("/".as_ref())?;
         if self.pid.is_empty() {
@@ -235,11 +237,11 @@ mod tests {
 
     #[test]
     fn what_switches_auto_numa_on_keeps_memory_tiering() {
-        let said = |value| no_samples(Some(AutoNuma(value)));
-        assert!(said(0).ends_with(
+        let message = |value| no_samples(Some(AutoNuma(value)));
+        assert!(message(0).ends_with(
             "(kernel.numa_balancing is 0); switch it on: sudo sysctl kernel.numa_balancing=1"
         ));
-        let tiering = said(2);
+        let tiering = message(2);
         assert!(tiering.contains("is 2: pages move between memory tiers only"), "{tiering}");
         assert!(tiering.ends_with("sudo sysctl kernel.numa_balancing=3"), "{tiering}");
         assert!(no_samples(None).contains("CONFIG_NUMA_BALANCING"));

@@ -56,7 +56,7 @@ impl<'a> Session<'a> {
         auto_numa: bool,
         output: Output,
     ) -> anyhow::Result<Self> {
-        let (nodes, setup) = (Nodes::of(machine), args.decision.setup());
+        let (nodes, setup) = (Nodes::of(machine), args.decision.setup()?);
         let trace = match &args.record {
             Some(path) => {
                 let file = BufWriter::new(create_private(path)?);

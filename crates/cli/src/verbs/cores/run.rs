@@ -33,6 +33,9 @@ impl Args {
         if self.tick < SHORTEST_TICK {
             bail!("--tick {:?} is too short to measure anything; give at least 10ms", self.tick);
         }
+        if !self.weight.is_empty() && self.pid.is_empty() {
+            bail!("--weight divides cores between several targets; name them with -p");
+        }
         if !self.weight.is_empty() && self.weight.len() != self.pid.len() {
             bail!(
                 "{} for {}; give one for each",

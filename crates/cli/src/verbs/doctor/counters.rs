@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn no_pmu_is_told_from_no_permission() {
+    fn no_pmu_is_distinguished_from_no_permission() {
         let (_dir, files) =
             recorded(&[("proc/cpuinfo", "flags\t\t: fpu hypervisor\n"), (PARANOID, "3\n")]);
         assert!(hardware(&files, errno(libc::ENOENT)).cause.unwrap().contains("virtual machine"));

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_kernel_is_told_from_a_filter() {
+    fn an_old_kernel_is_distinguished_from_a_filter() {
         let (_dir, files) = recorded(&[]);
         let old = trials(&[(Call::WeightedInterleave, libc::EINVAL)]);
         let check = weighted_interleave(&files, &old, false);

@@ -20,7 +20,7 @@ pub struct Watch {
 pub struct Effects {
     label: String,
     observer: Option<Observer>,
-    said: Arc<Mutex<Vec<Seen>>>,
+    reported: Arc<Mutex<Vec<Seen>>>,
 }
 
 impl Watch {
@@ -33,15 +33,16 @@ impl Watch {
     /// precedes each line.
     pub fn start(self, terminal: &Terminal, prepared: &Prepared, pid: i32, label: &str) -> Effects {
         let expected = prepared.expected();
-        let said = Arc::new(Mutex::new(Vec::new()));
-        let mut effects = Effects { label: label.to_owned(), observer: None, said };
+        let reported = Arc::new(Mutex::new(Vec::new()));
+        let mut effects = Effects { label: label.to_owned(), observer: None, reported };
         if expected.is_empty() || !(self.verbose || self.strict) {
             return effects;
         }
-        let (terminal, label, said) = (*terminal, label.to_owned(), Arc::clone(&effects.said));
+        let (terminal, label, reported) =
+            (*terminal, label.to_owned(), Arc::clone(&effects.reported));
         let first = move |seen: Vec<Seen>| {
             seen.iter().for_each(|seen| self.say(&terminal, &label, seen));
-            *said.lock().unwrap_or_else(PoisonError::into_inner) = seen;
+            *reported.lock().unwrap_or_else(PoisonError::into_inner) = seen;
         };
         match Observer::start(expected, pid, first) {
             Ok(observer) => effects.observer = Some(observer),
@@ -65,10 +66,10 @@ impl Watch {
         for effects in all {
             let Some(observer) = effects.observer else { continue };
             let seen = observer.finish();
-            let said = effects.said.lock().unwrap_or_else(PoisonError::into_inner);
+            let reported = effects.reported.lock().unwrap_or_else(PoisonError::into_inner);
             for seen in &seen {
-                let is_known = said.iter().any(|said| {
-                    said.setting == seen.setting && is_alike(&said.effect, &seen.effect)
+                let is_known = reported.iter().any(|known| {
+                    known.setting == seen.setting && is_alike(&known.effect, &seen.effect)
                 });
                 if !is_known {
                     self.say(terminal, &effects.label, seen);

@@ -12,8 +12,8 @@ use numapilot_topology::description::machine_named;
 use numapilot_tune::run::Emulated;
 use numapilot_tune::space::{Facts, Space};
 
+use super::added_plans::added_plans;
 use super::args::Args;
-use super::setup::extras;
 use crate::elsewhere::PROGRAM;
 
 /// The machine of `--lab`.
@@ -49,6 +49,6 @@ pub fn space(terminal: &Terminal, args: &Args, machine: &Machine) -> anyhow::Res
         Targets::of(plan, machine).map_err(|error| error.to_string())?;
         allocators::find(&plan.allocator).map_err(|error| error.to_string()).map(drop)
     };
-    let extras = extras(terminal, args, applies)?;
+    let extras = added_plans(terminal, &args.space.plans, applies)?;
     Ok(Space::new(&Facts::of_emulated(machine), &args.space.factors, extras, applies))
 }

@@ -1,6 +1,7 @@
 //! `numapilot tune [LIMITS] -- COMMAND`: measures plans, prints the effect of each, and keeps the
 //! best as a profile.
 
+mod added_plans;
 mod args;
 mod emulated;
 mod files;

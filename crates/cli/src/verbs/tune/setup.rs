@@ -6,11 +6,10 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, bail};
-use numapilot_cli_kit::plan_args::load_profile;
 use numapilot_cli_kit::terminal::Terminal;
 use numapilot_place::settings_journal::{Change, Held, Holder, Setting, SettingsJournal};
 use numapilot_place::{Options, Plan, find_program, prepare};
@@ -22,6 +21,7 @@ use numapilot_tune::run::{Decimal, Emulated, Judge, Limits, Metric, Program, Run
 use numapilot_tune::space::{Facts, Space};
 use serde_json::{Value, json};
 
+use super::added_plans::added_plans;
 use super::args::Args;
 use super::emulated;
 use super::input::Input;
@@ -253,26 +253,10 @@ fn space(
         machine_wide.borrow_mut().extend(changes.iter().map(|change| change.setting));
         Ok(())
     };
-    let extras = extras(terminal, args, applies)?;
+    let extras = added_plans(terminal, &args.space.plans, applies)?;
     let facts = Facts::new(machine, Path::new("/"));
     let space = Space::new(&facts, &args.space.factors, extras, applies);
     Ok((space, machine_wide.into_inner()))
-}
-
-/// The plans that the user added, each of which must apply.
-pub fn extras(
-    terminal: &Terminal,
-    args: &Args,
-    applies: impl Fn(&Plan) -> Result<(), String>,
-) -> anyhow::Result<Vec<Plan>> {
-    let load = |path: &PathBuf| {
-        let plan = load_profile(terminal, path)?;
-        applies(&plan)
-            .map_err(anyhow::Error::msg)
-            .with_context(|| format!("--plan {}", path.display()))?;
-        Ok(plan)
-    };
-    args.space.plans.iter().map(load).collect()
 }
 
 fn listed(changes: &[Change]) -> String {

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regions_are_told_apart() {
+    fn regions_are_distinguished() {
         let one = NodeMap { count: 1, ..NodeMap::NONE };
         assert_eq!((one.regions(), one.blocks(0), one.interleaved()), (1, 0, None));
         // The user's policy applies to everything.

@@ -270,7 +270,7 @@ mod tests {
     use crate::harness::{Subject, installed};
 
     #[test]
-    fn thread_pointers_are_told_from_other_words() {
+    fn thread_pointers_are_distinguished_from_other_words() {
         assert!(is_thread_pointer("%fs:0x0,%rax") && is_thread_pointer("%fs:0x0"));
         assert!(!is_thread_pointer("%fs:0x10,%rax") && !is_thread_pointer("%fs:0x028"));
         assert!(!is_thread_pointer("%fs:(%rax)"));

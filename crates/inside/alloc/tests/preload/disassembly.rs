@@ -108,8 +108,8 @@ impl<'a> Instruction<'a> {
 fn compiler() -> String {
     let rustc = Path::new(env!("CARGO")).with_file_name("rustc");
     let output = Command::new(rustc).arg("--version").output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    said.split_whitespace().take(2).collect::<Vec<_>>().join("_")
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.split_whitespace().take(2).collect::<Vec<_>>().join("_")
 }
 
 /// The name of the table for this compiler. Prints a message and returns `None` if there is none.

@@ -222,13 +222,13 @@ impl Subject {
 }
 
 fn judge(output: &Output, case: &str) -> Result<Option<String>, String> {
-    let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let message = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     match output.status.code() {
         Some(0) => Ok(None),
-        Some(SKIPPED) => Ok(Some(said)),
+        Some(SKIPPED) => Ok(Some(message)),
         _ => {
             let errors = String::from_utf8_lossy(&output.stderr);
-            Err(format!("{case}: {}: {said} {}", output.status, errors.trim()))
+            Err(format!("{case}: {}: {message} {}", output.status, errors.trim()))
         }
     }
 }

@@ -12,17 +12,17 @@ fn output(arguments: &[&str]) -> Option<String> {
     let subject = Subject::optimised();
     let program = subject.compile("instructions.c");
     let output = subject.command(&program).args(arguments).output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
+    let message = String::from_utf8(output.stdout).unwrap();
     if output.status.code() == Some(77) {
-        println!("skipped: {}", said.trim());
+        println!("skipped: {}", message.trim());
         return None;
     }
-    assert!(output.status.success(), "{arguments:?}: {:?} {said}", output.status);
-    Some(said)
+    assert!(output.status.success(), "{arguments:?}: {:?} {message}", output.status);
+    Some(message)
 }
 
 fn count(arguments: &[&str]) -> Option<f64> {
-    output(arguments).map(|said| said.trim().parse().unwrap())
+    output(arguments).map(|message| message.trim().parse().unwrap())
 }
 
 const SIZES: [&str; 12] =

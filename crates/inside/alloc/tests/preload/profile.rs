@@ -35,12 +35,12 @@ fn profiles(directory: &Path) -> Vec<Profile> {
 
 /// Functions of the program by address, as it printed them.
 fn functions(output: &Output) -> BTreeMap<u64, String> {
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let message = String::from_utf8_lossy(&output.stdout).into_owned();
     let line = |line: &str| {
         let (name, address) = line.split_once(" 0x")?;
         Some((u64::from_str_radix(address, 16).ok()?, name.to_owned()))
     };
-    said.lines().filter_map(line).collect()
+    message.lines().filter_map(line).collect()
 }
 
 /// Megabytes allocated and in use by the function that called malloc, realloc or calloc.
@@ -149,8 +149,8 @@ fn values_that_cannot_be_used_are_reported() {
         ("NUMAPILOT_ALLOC_PROFILE", "/nowhere/x", "cannot be written (error 2)"),
     ] {
         let (output, _directory) = run("another_thread_frees", &[(variable, value)]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.starts_with(&format!("numapilot: {variable}={value}")), "{said}");
-        assert!(said.contains(cause), "{said}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(message.starts_with(&format!("numapilot: {variable}={value}")), "{message}");
+        assert!(message.contains(cause), "{message}");
     }
 }

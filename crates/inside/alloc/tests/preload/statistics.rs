@@ -18,12 +18,12 @@ fn case(name: &str) -> Command {
 
 fn output(mut command: Command) -> Output {
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{}: {said}", output.status);
+    let message = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}: {message}", output.status);
     output
 }
 
-fn said(name: &str) -> String {
+fn message(name: &str) -> String {
     String::from_utf8(output(case(name)).stdout).unwrap()
 }
 
@@ -43,8 +43,8 @@ fn of_5120(document: &Value, figure: &str) -> u64 {
 }
 
 #[test]
-fn known_amounts_are_told_exactly() {
-    let text = said("known_amounts");
+fn known_amounts_are_reported_exactly() {
+    let text = message("known_amounts");
     let documents: Vec<Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let [before, held, half, none] = &documents[..] else { panic!("{text}") };
@@ -115,7 +115,7 @@ fn sample(line: &str) -> (String, String, u64) {
 
 #[test]
 fn prometheus_reads_it() {
-    let text = said("prometheus");
+    let text = message("prometheus");
     assert!(text.ends_with('\n'));
     let (mut family, mut families, mut samples) = (String::new(), BTreeSet::new(), BTreeSet::new());
     let mut lines = text.lines().peekable();
@@ -140,7 +140,7 @@ fn prometheus_reads_it() {
 #[test]
 fn two_processes_have_no_sample_in_common() {
     let samples = || -> BTreeSet<(String, String)> {
-        let text = said("prometheus");
+        let text = message("prometheus");
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         lines.map(sample).map(|(name, labels, _)| (name, labels)).collect()
     };
@@ -159,7 +159,7 @@ fn two_processes_have_no_sample_in_common() {
 
 #[test]
 fn malloc_info_is_a_document() {
-    let text = said("xml");
+    let text = message("xml");
     let mut open = Vec::new();
     for tag in text.split('<').skip(1).map(|rest| rest.split_once('>').unwrap().0) {
         if let Some(name) = tag.strip_prefix('/') {
@@ -183,7 +183,7 @@ fn calls_of_the_c_library() {
 }
 
 #[test]
-fn the_end_of_the_program_is_told() {
+fn the_end_of_the_program_is_reported() {
     for name in ["at_the_end", "at_the_end_with_errors_closed"] {
         assert!(!errors(case(name)).contains("numapilot"), "{name}");
         let mut command = case(name);

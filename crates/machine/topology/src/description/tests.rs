@@ -182,7 +182,7 @@ fn a_mistyped_key_is_shown_in_its_line() {
 }
 
 #[test]
-fn unknown_names_and_missing_files_are_told_apart() {
+fn unknown_names_and_missing_files_are_distinguished() {
     let error = named("machine-d").unwrap_err().to_string();
     assert!(error.starts_with("no machine is named 'machine-d'; name a description file or"));
     assert!(error.contains("machine-a"));

@@ -40,7 +40,7 @@ fn every_allowed_pair_is_measured_or_explained() {
 }
 
 #[test]
-fn a_process_without_cpus_is_told_so() {
+fn a_process_without_cpus_is_reported_so() {
     let mut machine = Machine::uniform(2, 1);
     machine.allowed.cpus = CpuSet::new();
     let error = measure(&machine, &small(), &mut |_, _, _| {}).unwrap_err();

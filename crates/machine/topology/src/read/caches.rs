@@ -194,7 +194,7 @@ mod tests {
 
     /// As on a processor with more L3 on one of its chiplets.
     #[test]
-    fn shared_caches_of_different_sizes_are_told_apart() {
+    fn shared_caches_of_different_sizes_are_distinguished() {
         let mut machine = Machine::uniform(1, 8);
         for (first, kib, ways) in [(0, 32 << 10, 16), (2, 96 << 10, 12), (4, 96 << 10, 12)] {
             machine.caches.push(Cache {
@@ -218,7 +218,7 @@ mod tests {
     /// Six big cores, and ten little ones in clusters of four, four and two. Their second-level
     /// caches differ only in the CPUs that share them. The test puts either kind first.
     #[test]
-    fn little_cores_that_share_a_cache_of_the_same_size_are_told_apart() {
+    fn little_cores_that_share_a_cache_of_the_same_size_are_distinguished() {
         for big in [0..6, 10..16] {
             let mut machine = Machine::uniform(1, 16);
             let cache = |level, kind, kib: u64, cpus: std::ops::Range<u32>| Cache {

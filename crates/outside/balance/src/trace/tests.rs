@@ -109,7 +109,7 @@ fn a_trace_that_is_cut_says_so() {
 }
 
 #[test]
-fn orders_that_are_not_those_of_the_recording_are_told() {
+fn orders_that_are_not_those_of_the_recording_are_reported() {
     let header = header(setups()[0]);
     let mut bytes = Vec::new();
     let mut writer = Writer::begin(&mut bytes, &header).unwrap();

@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_set_stays_and_this_is_said() {
+    fn what_somebody_else_set_stays_and_this_is_reported() {
         let directory = tempfile::tempdir().unwrap();
         let text = || fs::read_to_string(directory.path().join("cpuset.cpus")).unwrap();
         let mut changed = group(directory.path(), "0-3", "1-2\n");

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_the_pmu_is_told() {
+    fn a_machine_without_the_pmu_is_reported() {
         let sampling = Sampling {
             event: numapilot_sys::perf::Event { pmu: u32::MAX, config: 0, config1: 0 },
             ..Sampling::PAGE_FAULTS

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn makers_are_told_by_the_first_cpu() {
+    fn makers_are_reported_by_the_first_cpu() {
         let root = tempfile::tempdir().unwrap();
         assert_eq!(Sources::find(root.path()), Sources::Unknown);
         let path = root.path().join(MIDR);

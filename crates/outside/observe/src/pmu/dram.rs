@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_in_numbering_are_told_apart() {
+    fn neighbours_in_numbering_are_distinguished() {
         let intel = |stepping| name(Processor::Intel { family: 6, model: 0x55, stepping });
         assert_eq!((intel(4), intel(7)), (Some("Skylake-SP"), Some("Cascade Lake-SP")));
         let amd = |family, model| name(Processor::Amd { family, model });

@@ -138,7 +138,7 @@ pub(crate) fn embedded(file: &Path) -> io::Result<Option<String>> {
         .find(|name| is_allocator(name));
     let by_message = || {
         let texts = file.section_by_name(".rodata")?.data().ok()?;
-        let found = MESSAGES.iter().find(|(said, _)| memmem::find(texts, said).is_some());
+        let found = MESSAGES.iter().find(|(message, _)| memmem::find(texts, message).is_some());
         found.map(|(_, name)| *name)
     };
     Ok(symbol.or_else(by_message).map(str::to_owned))

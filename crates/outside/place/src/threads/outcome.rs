@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_matters_is_said() {
+    fn only_what_matters_is_reported() {
         assert!(Outcome { placed: 9, ..Outcome::default() }.notes().is_empty());
         assert_eq!(
             Outcome { placed: 9, pins_itself: 1, refused: 1, has_no_occupancy_table: true }

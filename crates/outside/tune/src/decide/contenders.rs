@@ -87,10 +87,10 @@ impl Contenders {
         let values: Vec<f64> = (0..self.plans.len()).map(|i| self.value(i, noise)).collect();
         let chosen =
             (0..values.len()).max_by(|&a, &b| values[a].total_cmp(&values[b])).unwrap_or(0);
-        let told = self.covariance[chosen].clone();
-        let variance = told[chosen] + noise * noise;
-        for (row, a) in self.covariance.iter_mut().zip(&told) {
-            for (entry, b) in row.iter_mut().zip(&told) {
+        let of_chosen = self.covariance[chosen].clone();
+        let variance = of_chosen[chosen] + noise * noise;
+        for (row, a) in self.covariance.iter_mut().zip(&of_chosen) {
+            for (entry, b) in row.iter_mut().zip(&of_chosen) {
                 *entry -= a * b / variance;
             }
         }
@@ -99,13 +99,13 @@ impl Contenders {
 
     /// Expected gain over naming the leader, from a run of this plan.
     fn value(&self, run: usize, noise: f64) -> f64 {
-        let told = &self.covariance[run];
-        let sigma = (told[run] + noise * noise).sqrt();
-        let gain_of = |(other, told_of): (&Contender, &f64)| {
-            let swing = (told_of - told[0]).abs() / sigma;
+        let of_chosen = &self.covariance[run];
+        let sigma = (of_chosen[run] + noise * noise).sqrt();
+        let gain_of = |(other, of_plan): (&Contender, &f64)| {
+            let swing = (of_plan - of_chosen[0]).abs() / sigma;
             other.works * gain(self.plans[0].mean - other.mean, swing)
         };
-        self.plans[run].works * self.plans.iter().zip(told).skip(1).map(gain_of).sum::<f64>()
+        self.plans[run].works * self.plans.iter().zip(of_chosen).skip(1).map(gain_of).sum::<f64>()
     }
 }
 

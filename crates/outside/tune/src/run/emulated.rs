@@ -162,12 +162,12 @@ impl Guests {
         let outcome = match (failure, guest.simulated) {
             // A plan can end the guest, for example when a node's memory is used up. If the default
             // has no figures either, it is not the plan.
-            (_, Err(NoSeconds::NoFigures(said))) if order.candidate == DEFAULT => {
-                return Err(RunError::Lab { said });
+            (_, Err(NoSeconds::NoFigures(message))) if order.candidate == DEFAULT => {
+                return Err(RunError::Lab { message });
             }
-            (_, Err(NoSeconds::NoFigures(said))) => {
-                Outcome::Failed(Failure::NoFigure(format!("the lab ended without figures: {said}")))
-            }
+            (_, Err(NoSeconds::NoFigures(message))) => Outcome::Failed(Failure::NoFigure(format!(
+                "the lab ended without figures: {message}"
+            ))),
             (Some(failure), _) => Outcome::Failed(failure),
             (None, Ok(seconds)) => judge.outcome(order.candidate, text, seconds, 0),
             (None, Err(NoSeconds::NotBegun | NoSeconds::TimedOut)) => {

@@ -161,9 +161,9 @@ impl Beside<'_> {
             let mut chars = self.after[rest.len()..].chars();
             let Some(separator) = chars.next().filter(|c| is_separator(*c)) else { break };
             let group = digits(chars.as_str());
-            let is_said = self.edges.after && separator != '.';
+            let is_fixed = self.edges.after && separator != '.';
             let longer = format!("{rest}{separator}{group}");
-            if group.is_empty() || is_said || !self.is_number(&format!("{number}{longer}")) {
+            if group.is_empty() || is_fixed || !self.is_number(&format!("{number}{longer}")) {
                 break;
             }
             rest = longer;
@@ -188,9 +188,9 @@ impl Beside<'_> {
             }
             // Digits at the end of a name (`p99 300`) are not a number.
             let name = head[..head.len() - group.len()].ends_with(|c: char| c.is_alphabetic());
-            let is_said = separator != '.' && (self.edges.before || name);
+            let is_fixed = separator != '.' && (self.edges.before || name);
             let longer = &self.before[head.len() - group.len()..];
-            if is_said || !self.is_number(&format!("{longer}{number}")) {
+            if is_fixed || !self.is_number(&format!("{longer}{number}")) {
                 break;
             }
             from = head.len() - group.len();

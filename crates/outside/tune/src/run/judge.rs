@@ -344,10 +344,10 @@ mod tests {
 
         let regex = Regex::new(r"v ([\d.,]+)").unwrap();
         let metric = Metric::matched(regex, Some(Decimal::Comma)).unwrap();
-        let mut told = Judge::new(metric, None, Limits::default());
-        assert_eq!(told.outcome(DEFAULT, "v 1.234.567", 1.0, 0), Outcome::Value(1_234_567.0));
-        assert_eq!(told.outcome(OTHER, "v 1.234", 1.0, 0), Outcome::Value(1234.0));
-        assert_eq!(told.outcome(OTHER, "v 1,5", 1.0, 0), Outcome::Value(1.5));
+        let mut judge = Judge::new(metric, None, Limits::default());
+        assert_eq!(judge.outcome(DEFAULT, "v 1.234.567", 1.0, 0), Outcome::Value(1_234_567.0));
+        assert_eq!(judge.outcome(OTHER, "v 1.234", 1.0, 0), Outcome::Value(1234.0));
+        assert_eq!(judge.outcome(OTHER, "v 1,5", 1.0, 0), Outcome::Value(1.5));
     }
 
     #[test]

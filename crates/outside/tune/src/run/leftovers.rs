@@ -76,13 +76,13 @@ impl Leftovers {
         let mut named: Vec<(i32, String)> = Vec::new();
         for (signal, limit) in [(Signal::TERM, GRACE), (Signal::KILL, KILLED)] {
             let deadline = Instant::now() + limit;
-            let mut told: Vec<i32> = Vec::new();
+            let mut signalled: Vec<i32> = Vec::new();
             loop {
                 let left = self.alive();
                 for (process, name) in &left {
                     // A process that is started meanwhile gets the signal too.
-                    if !told.contains(&process.pid) {
-                        told.push(process.pid);
+                    if !signalled.contains(&process.pid) {
+                        signalled.push(process.pid);
                         signal_process(process, signal);
                     }
                     if !named.iter().any(|(pid, _)| *pid == process.pid) {

@@ -85,10 +85,10 @@ pub enum RunError {
         source: io::Error,
     },
     /// The lab could not run the program.
-    #[error("the lab ended without figures. {said}")]
+    #[error("the lab ended without figures. {message}")]
     Lab {
         /// The end of its output.
-        said: String,
+        message: String,
     },
     /// The user interrupted.
     #[error("interrupted")]

@@ -93,7 +93,7 @@ fn levels_that_cannot_be_applied_together_are_left_out_together() {
 }
 
 #[test]
-fn one_reason_for_all_levels_is_said_once() {
+fn one_reason_for_all_levels_is_reported_once() {
     let no_allocator = |plan: &Plan| match plan.allocator {
         AllocatorChoice::Inherit => Ok(()),
         _ => Err("statically linked".to_owned()),

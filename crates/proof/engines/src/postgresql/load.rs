@@ -79,21 +79,21 @@ fn make_cluster(system: &PostgreSql, directory: &Path, plan: &Plan) -> Result<()
     if !initdb.ended_within(INITDB) {
         return Err(refused(format!("initdb took more than {} s", INITDB.as_secs())));
     }
-    let said = initdb.last_words();
+    let message = initdb.last_words();
     if initdb.wait().is_ok() {
         return Ok(());
     }
     // The line that names a full disk gives the reason; what follows is often a panic. A hint does
     // not name its cause, so in that case everything is quoted.
     let is_reason = |line: &&str| {
-        if names_full_disk(&said) {
+        if names_full_disk(&message) {
             names_full_disk(line) && !line.contains("HINT:")
         } else {
             ["error", "FATAL", "PANIC"].iter().any(|word| line.contains(word))
         }
     };
-    let cause = said.split(" | ").find(is_reason);
-    Err(refused(cause.unwrap_or(&said).to_owned()))
+    let cause = message.split(" | ").find(is_reason);
+    Err(refused(cause.unwrap_or(&message).to_owned()))
 }
 
 fn fill(
@@ -149,13 +149,15 @@ impl From<postgres::Error> for CopyError {
 }
 
 fn failed(system: &PostgreSql, doing: &str, error: &CopyError) -> EngineError {
-    let said = |error: &postgres::Error| error.as_db_error().map(|said| said.message().to_owned());
+    let message_of =
+        |error: &postgres::Error| error.as_db_error().map(|error| error.message().to_owned());
     let cause = match error {
-        CopyError::Server(error) => said(error),
+        CopyError::Server(error) => message_of(error),
         // The writer wraps the server's message.
-        CopyError::Data(error) => {
-            error.get_ref().and_then(|inner| inner.downcast_ref::<postgres::Error>()).and_then(said)
-        }
+        CopyError::Data(error) => error
+            .get_ref()
+            .and_then(|inner| inner.downcast_ref::<postgres::Error>())
+            .and_then(message_of),
     };
     let engine = system.title();
     match cause {

@@ -124,7 +124,7 @@ impl Server {
                 return Err(EngineError::NotStarted {
                     engine: self.title().to_owned(),
                     status: format!("no client could connect for {} s: {error}", START.as_secs()),
-                    said: self.process.last_words(),
+                    message: self.process.last_words(),
                 });
             }
             thread::sleep(Duration::from_millis(10));

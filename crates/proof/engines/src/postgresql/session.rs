@@ -23,13 +23,13 @@ pub struct Connection {
     /// For our own statements.
     pub client: Client,
     /// The last report of the server's timer.
-    told: Arc<Mutex<Option<Duration>>>,
+    server_time: Arc<Mutex<Option<Duration>>>,
 }
 
 /// Connects through the socket in a directory.
 pub fn connect(directory: &Path, timeout: Option<Duration>) -> Result<Connection, postgres::Error> {
-    let told = Arc::new(Mutex::new(None));
-    let tell = Arc::clone(&told);
+    let server_time = Arc::new(Mutex::new(None));
+    let tell = Arc::clone(&server_time);
     let mut client = Config::new()
         .host_path(directory)
         .user(USER)
@@ -45,7 +45,7 @@ pub fn connect(directory: &Path, timeout: Option<Duration>) -> Result<Connection
     client.batch_execute(&format!(
         "set client_min_messages = log; set log_duration = on; set statement_timeout = {limit}"
     ))?;
-    Ok(Connection { client, told })
+    Ok(Connection { client, server_time })
 }
 
 /// Parses `duration: 12.345 ms`.
@@ -56,7 +56,7 @@ fn duration(message: &str) -> Option<Duration> {
 
 impl Session for Connection {
     fn run(&mut self, sql: &str) -> Result<Execution, SessionError> {
-        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.server_time.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let began = Instant::now();
         let messages = self.client.simple_query(sql).map_err(|error| session_error(&error))?;
         let wall = began.elapsed();
@@ -67,7 +67,7 @@ impl Session for Connection {
             _ => None,
         });
         let answer = Answer { rows: rows.collect() };
-        let engine = self.told.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let engine = self.server_time.lock().unwrap_or_else(PoisonError::into_inner).take();
         Ok(Execution { answer, engine, wall })
     }
 }
@@ -77,10 +77,10 @@ impl Session for Connection {
 pub fn session_error(error: &postgres::Error) -> SessionError {
     match error.as_db_error() {
         // Class 57P is "operator intervention": shutdown, crash, cannot connect now.
-        Some(said) if !said.code().code().starts_with("57P") => {
-            SessionError::Refused(said.message().to_owned())
+        Some(error) if !error.code().code().starts_with("57P") => {
+            SessionError::Refused(error.message().to_owned())
         }
-        Some(said) => SessionError::Lost(said.message().to_owned()),
+        Some(error) => SessionError::Lost(error.message().to_owned()),
         None => SessionError::Lost(error.to_string()),
     }
 }

@@ -100,10 +100,10 @@ impl Child {
         let first = read(&mut lines).unwrap_or_default();
         if first.ready.is_none() {
             return Err(match first.failed {
-                Some(said) => EngineError::NotStarted {
+                Some(message) => EngineError::NotStarted {
                     engine: system.title(),
                     status: "it could not open the database".to_owned(),
-                    said,
+                    message,
                 },
                 None => process.not_started(),
             });

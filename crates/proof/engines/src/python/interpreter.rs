@@ -37,7 +37,7 @@ impl Interpreter {
         if output.status.success() && !output.stdout.is_empty() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
-        let said = String::from_utf8_lossy(&output.stderr);
-        Err(format!("{program}: {}", said.trim().lines().last().unwrap_or("it printed nothing")))
+        let message = String::from_utf8_lossy(&output.stderr);
+        Err(format!("{program}: {}", message.trim().lines().last().unwrap_or("it printed nothing")))
     }
 }

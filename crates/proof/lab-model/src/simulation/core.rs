@@ -212,9 +212,9 @@ impl Core {
     /// Lets accesses to the line of this virtual address, which is on a recent page, pass the
     /// filter from now on: see [`Filter::insert`].
     #[inline]
-    pub(crate) fn let_through(&mut self, address: u64, line: u64, writable: bool, told: bool) {
+    pub(crate) fn let_through(&mut self, address: u64, line: u64, writable: bool, reported: bool) {
         self.tlb.filtered(address);
-        self.filter.insert(address, line, writable, told);
+        self.filter.insert(address, line, writable, reported);
     }
 
     /// Whether loads from the line of this virtual address may produce the next address.

@@ -27,7 +27,7 @@ const SLOTS: usize = 4 * PAGE_LINES;
 /// Bit of a slot: the CPU may write the line.
 const WRITABLE: u64 = 1;
 /// Bit of a slot: loads from the line must be reported.
-const TOLD: u64 = 2;
+const REPORTED: u64 = 2;
 /// The virtual line is in the higher bits.
 const LINE_SHIFT: u32 = 2;
 
@@ -60,9 +60,9 @@ impl Filter {
     #[inline]
     pub(crate) fn allows(&self, address: u64, way: Way) -> bool {
         let any = match way {
-            Way::Read => WRITABLE | TOLD,
+            Way::Read => WRITABLE | REPORTED,
             Way::Load => WRITABLE,
-            Way::Write => TOLD,
+            Way::Write => REPORTED,
         };
         let slot = self.slots[place(address)].load(Relaxed);
         slot | any == (address >> 6) << LINE_SHIFT | any | u64::from(way == Way::Write)
@@ -71,19 +71,19 @@ impl Filter {
     /// Lets accesses to the line of this virtual address, with physical line `line`, pass from now
     /// on: reads, or writes too, with or without reporting loads.
     #[inline]
-    pub(crate) fn insert(&self, address: u64, line: u64, writable: bool, told: bool) {
+    pub(crate) fn insert(&self, address: u64, line: u64, writable: bool, reported: bool) {
         let place = place(address);
         self.lines[place].store(line as u32, Relaxed);
-        let rights = if writable { WRITABLE } else { 0 } | if told { TOLD } else { 0 };
+        let rights = if writable { WRITABLE } else { 0 } | if reported { REPORTED } else { 0 };
         self.slots[place].store((address >> 6) << LINE_SHIFT | rights, Relaxed);
     }
 
     /// Ends the reporting of loads from the line of this virtual address, which is in the filter.
     #[inline]
-    pub(crate) fn be_told_no_more(&self, address: u64) {
+    pub(crate) fn suppress_reports(&self, address: u64) {
         let slot = &self.slots[place(address)];
         let now = slot.load(Relaxed);
-        slot.store(now & !TOLD, Relaxed);
+        slot.store(now & !REPORTED, Relaxed);
     }
 
     /// Removes a physical line.
@@ -160,14 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn loads_of_a_line_are_told_until_they_are_no_more() {
+    fn loads_of_a_line_are_reported_until_they_are_no_more() {
         let filter = Filter::new();
         let allowed = || [Way::Read, Way::Load, Way::Write].map(|w| filter.allows(LINE << 6, w));
         filter.insert(LINE << 6, BEHIND, true, true);
         assert_eq!(allowed(), [true, false, true]);
         filter.insert(LINE << 6, BEHIND, false, true);
         assert_eq!(allowed(), [true, false, false]);
-        filter.be_told_no_more(LINE << 6);
+        filter.suppress_reports(LINE << 6);
         assert_eq!(allowed(), [true, true, false]);
     }
 

@@ -202,7 +202,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         if core.missed(address) {
             core.note_value(way, probe);
         } else {
-            core.filter.be_told_no_more(address);
+            core.filter.suppress_reports(address);
         }
     }
 

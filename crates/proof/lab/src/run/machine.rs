@@ -167,21 +167,21 @@ impl Machine {
             Ok(status) => status,
             Err(error) => return LabError::host("wait for QEMU")(error),
         };
-        let said = self.last_messages();
+        let message = self.last_messages();
         let console = self.console.last_lines();
-        if status.success() && said.trim().is_empty() {
+        if status.success() && message.trim().is_empty() {
             return LabError::GuestEnded { console };
         }
-        LabError::EmulatorEnded { status: describe(status), said: said + &console }
+        LabError::EmulatorEnded { status: describe(status), message: message + &console }
     }
 
     fn last_messages(&mut self) -> String {
-        let mut said = Vec::new();
+        let mut message = Vec::new();
         // If its messages cannot be read, its status is still reported.
         let length = self.messages.seek(SeekFrom::End(0)).unwrap_or(0);
         let _ = self.messages.seek(SeekFrom::Start(length.saturating_sub(MESSAGES)));
-        let _ = self.messages.read_to_end(&mut said);
-        String::from_utf8_lossy(&said).into_owned()
+        let _ = self.messages.read_to_end(&mut message);
+        String::from_utf8_lossy(&message).into_owned()
     }
 }
 
@@ -201,7 +201,7 @@ fn start(lab: &Lab, shape: &Shape, parts: &Parts, messages: &File) -> Result<Chi
     Steps { new_group: true, end_with_parent, ..Steps::default() }.install(&mut command);
     spawn(&mut command).map_err(|error| LabError::EmulatorEnded {
         status: "it did not start".to_owned(),
-        said: error.to_string(),
+        message: error.to_string(),
     })
 }
 

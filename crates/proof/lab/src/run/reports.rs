@@ -104,8 +104,8 @@ mod tests {
             refused = refused.or(reports.next());
             assert!(reports.pending.len() <= LONGEST + 4096);
         }
-        let said = refused.unwrap().unwrap_err();
-        assert!(said.starts_with("more than 16384 bytes on its control port"), "{said}");
+        let message = refused.unwrap().unwrap_err();
+        assert!(message.starts_with("more than 16384 bytes on its control port"), "{message}");
     }
 
     #[test]
@@ -114,8 +114,11 @@ mod tests {
         guest.write_all(format!("\x1b[2J{}\n", "y".repeat(3000)).as_bytes()).unwrap();
         guest.write_all(b"failed 0 \x1b[2Jgone\n").unwrap();
         reports.read().unwrap();
-        let said = reports.next().unwrap().unwrap_err();
-        assert!(said.len() < 300 && !said.contains('\x1b') && said.ends_with("..."), "{said}");
+        let message = reports.next().unwrap().unwrap_err();
+        assert!(
+            message.len() < 300 && !message.contains('\x1b') && message.ends_with("..."),
+            "{message}"
+        );
         let failure = Failure { errno: 0, what: "[2Jgone...".to_owned() };
         assert_eq!(reports.next(), Some(Ok(Report::Failed(failure))));
     }

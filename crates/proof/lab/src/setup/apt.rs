@@ -41,7 +41,7 @@ impl<'a> Apt<'a> {
         let found = sources::derive(Path::new("/etc/apt"), &release.codename, &release.suites());
         let found = found.ok_or_else(|| LabError::Setup {
             what: "deriving the package sources".to_owned(),
-            said: format!(
+            message: format!(
                 "/etc/apt names no archive with the suite {} and its component main",
                 release.codename
             ),
@@ -130,7 +130,7 @@ impl<'a> Apt<'a> {
     }
 
     fn tool(&self, program: &str, arguments: &[&str], what: &str) -> Result<String, LabError> {
-        let setup = |said: String| LabError::Setup { what: what.to_owned(), said };
+        let setup = |message: String| LabError::Setup { what: what.to_owned(), message };
         let output = Command::new(program)
             .args(arguments)
             .current_dir(self.packages())
@@ -140,9 +140,10 @@ impl<'a> Apt<'a> {
             .output()
             .map_err(|error| setup(format!("{program}: {error}")))?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let mut lines = said.lines().filter(|l| l.starts_with("E:") || l.starts_with("dpkg"));
-            let line = lines.next().or(said.lines().next()).unwrap_or("no message");
+            let message = String::from_utf8_lossy(&output.stderr);
+            let mut lines =
+                message.lines().filter(|l| l.starts_with("E:") || l.starts_with("dpkg"));
+            let line = lines.next().or(message.lines().next()).unwrap_or("no message");
             return Err(setup(format!("{program}: {line}")));
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())

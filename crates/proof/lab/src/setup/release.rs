@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn releases_are_told_apart() {
+    fn releases_are_distinguished() {
         let bookworm = "PRETTY_NAME=\"Debian GNU/Linux 12\"\nID=debian\nVERSION_ID=\"12\"\n\
                         VERSION_CODENAME=bookworm\n";
         let release = Release::of(bookworm).unwrap();
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_told_what_to_install() {
+    fn others_are_reported_what_to_install() {
         assert!(advice("ID=ubuntu\nID_LIKE=debian").contains("apt-get install qemu-system-x86"));
         assert!(advice("ID=rocky\nID_LIKE=\"rhel centos fedora\"").contains("dnf install"));
         assert!(advice("ID=void").contains("your package manager"));

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_of_another_kind_is_said() {
+    fn what_is_missing_or_of_another_kind_is_reported() {
         let number = |field: &str| Metric {
             field: field.to_owned(),
             unit: String::new(),

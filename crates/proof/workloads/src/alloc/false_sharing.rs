@@ -17,12 +17,12 @@ const WRITES: u64 = 100;
 
 /// The objects that the main thread gives to the threads.
 pub fn objects_to_share(bench: Bench, threads: usize) -> Vec<Option<Object>> {
-    let gift = |_| (bench == Bench::CacheScratch).then(|| Object::new(SIZE, 0));
-    (0..threads).map(gift).collect()
+    let shared = |_| (bench == Bench::CacheScratch).then(|| Object::new(SIZE, 0));
+    (0..threads).map(shared).collect()
 }
 
-pub fn work(job: &mut Job<'_>, gift: Option<Object>) {
-    if let Some(mut object) = gift {
+pub fn work(job: &mut Job<'_>, shared: Option<Object>) {
+    if let Some(mut object) = shared {
         object.write(WRITES);
         // It is in no tally: only the thread that frees it matters.
         drop(object);

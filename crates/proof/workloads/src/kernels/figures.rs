@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_said() {
+    fn what_is_not_known_is_reported() {
         let machine = Machine::uniform(2, 1);
         let known = |name, time| known(&machine, name, time);
         assert!(known(None, Time::Wall).unwrap().unwrap_err().contains("--machine"));

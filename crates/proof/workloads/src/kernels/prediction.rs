@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_nodes_that_are_not_there() {
+    fn nothing_is_reported_of_nodes_that_are_not_there() {
         assert_eq!(predict(&model(), &[], None), None);
         let nowhere = vec![load(2, Pattern::Stream, [1.0, 0.0], false)];
         assert_eq!(predict(&model(), &[nowhere], None), None);

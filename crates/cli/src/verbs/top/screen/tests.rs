@@ -90,7 +90,7 @@ fn traffic_is_by_simulated_seconds_where_there_are_any() {
 }
 
 #[test]
-fn what_is_not_known_is_said() {
+fn what_is_not_known_is_reported() {
     insta::assert_snapshot!(plain(&text(&poor(), Order::Samples)));
 }
 

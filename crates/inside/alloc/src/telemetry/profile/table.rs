@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stacks_are_told_apart() {
+    fn stacks_are_distinguished() {
         let mut table = Table::NONE;
         assert_eq!(table.enter(&[1, 2], 16), 0);
         assert_eq!(table.lost, 1);
