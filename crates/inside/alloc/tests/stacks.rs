@@ -1,4 +1,4 @@
-//! Stacks and depots alone, on real threads and under Miri, which does not support the system calls
+//! Stacks, depots and size classes alone, on real threads and under Miri, which does not support the system calls
 //! and the assembler of the rest.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what a test is for")]

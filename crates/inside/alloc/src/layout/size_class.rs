@@ -188,8 +188,10 @@ mod tests {
 
     #[test]
     fn offsets_are_divided_exactly() {
+        // Miri takes a second for some thousand divisions.
+        let step = if cfg!(miri) { 509 } else { 1 };
         for class in &TABLE[1..] {
-            for offset in 0..class.pages as usize * PAGE {
+            for offset in (0..class.pages as usize * PAGE).step_by(step) {
                 let size = class.size as usize;
                 assert_eq!(class.index_of(offset), (offset / size, offset % size == 0));
             }
