@@ -237,7 +237,8 @@ fn effects(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
 
 fn verdict(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
     let why = match report.stop {
-        Stop::Decided => "decided",
+        Stop::Decided if report.best.is_some() => "no other plan can be shown to be better",
+        Stop::Decided => "none of the plans can be shown to be better",
         Stop::Equivalent if report.best.is_some() => {
             "the plans left differ by less than the resolution"
         }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use numapilot_place::{Options, Plan, allocators, prepare, scratch_directory};
+use numapilot_place::{Options, Plan, prepare, scratch_directory};
 use numapilot_topology::Machine;
 use serde::Deserialize;
 
@@ -258,10 +258,6 @@ impl Guests {
         command.push(figures.into());
         command.extend(["--seed".into(), one.seed.to_string().into()]);
         command.extend(options.iter().cloned());
-        // An allocator that is not installed is refused in the guest.
-        if let Ok(Some(found)) = allocators::find(&one.plan.allocator) {
-            command.extend(["--include".into(), found.path.into_os_string()]);
-        }
         command.extend(["--", "numapilot", "run", "--strict", "--profile"].map(Into::into));
         command.push(self.profile(one.order.candidate).into_os_string());
         command.push("--".into());

@@ -1,5 +1,5 @@
 //! The files that a guest gets without an option: those in the program's arguments, the usual tools
-//! of scripts, and the user's language and terminal.
+//! of scripts, the allocators of plans, and the user's language and terminal.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use numapilot_lab_init::Task;
 use numapilot_place::elf::interpreter;
-use numapilot_place::find_program;
+use numapilot_place::{AllocatorChoice, Plan, allocators, find_program};
 
 use super::OWN_PROGRAMS;
 use crate::image;
@@ -39,6 +39,7 @@ pub fn for_task(task: &Task) -> Vec<PathBuf> {
         all.extend(TOOLS.iter().filter_map(|tool| find_program(tool.as_ref(), path)));
     }
     all.extend(run);
+    all.extend(allocators_of(&task.arguments));
     all.extend(languages(task, Path::new(LANGUAGES)));
     if task.terminal.is_some() {
         let directories = TERMINALS.map(Path::new);
@@ -59,6 +60,27 @@ fn run(arguments: &[OsString], path: &OsStr) -> Vec<PathBuf> {
     let is_own = |program: &OsString| OWN_PROGRAMS.iter().any(|own| program == own);
     let pairs = arguments.windows(2).filter(|pair| pair[0] == "--" && !is_own(&pair[1]));
     pairs.filter_map(|pair| find_program(&pair[1], path)).collect()
+}
+
+/// The libraries of the allocators that the arguments of numapilot's programs name: with
+/// `--allocator`, or in a profile. One that is not installed is reported in the guest.
+fn allocators_of(arguments: &[OsString]) -> Vec<PathBuf> {
+    if !OWN_PROGRAMS.iter().any(|own| arguments.iter().any(|argument| argument == own)) {
+        return Vec::new();
+    }
+    let value_of = |option: &str| -> Vec<String> {
+        let (alone, with_value) = (format!("--{option}"), format!("--{option}="));
+        let next = arguments.windows(2).filter(|pair| pair[0] == alone.as_str());
+        let joined = arguments.iter().filter_map(|argument| argument.to_str());
+        let joined = joined.filter_map(|argument| argument.strip_prefix(&with_value));
+        let next = next.filter_map(|pair| pair[1].to_str());
+        next.chain(joined).map(str::to_owned).collect()
+    };
+    let named = value_of("allocator").into_iter().map(AllocatorChoice::from);
+    let profiles =
+        value_of("profile").into_iter().filter_map(|path| Plan::load(path.as_ref()).ok());
+    let choices = named.chain(profiles.map(|plan| plan.allocator));
+    choices.filter_map(|choice| Some(allocators::find(&choice).ok()??.path)).collect()
 }
 
 /// Whether a program is a shell or a script of one.
@@ -159,6 +181,32 @@ mod tests {
             ["sh", "tail"].iter().all(|name| nested.contains(&OsString::from(name))),
             "{nested:?}"
         );
+    }
+
+    #[test]
+    fn allocators_of_plans_are_taken() {
+        let directory = tempfile::tempdir().unwrap();
+        // The C library has a malloc.
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let libraries = maps.lines().filter_map(|line| line.split_whitespace().last());
+        let Some(library) = libraries.into_iter().find(|path| path.contains("/libc.so")) else {
+            return;
+        };
+        let profile = directory.path().join("profile.toml");
+        fs::write(&profile, format!("allocator = \"{library}\"\n")).unwrap();
+        let profile = profile.to_str().unwrap();
+        for (line, expected) in [
+            (format!("numapilot run --allocator {library} -- ls"), 1),
+            (format!("numapilot run --allocator={library} -- ls"), 1),
+            (format!("numapilot run --profile {profile} -- ls"), 1),
+            (format!("ls --allocator={library}"), 0),
+            ("numapilot run --allocator no-such -- ls".to_owned(), 0),
+            ("numapilot run --allocator".to_owned(), 0),
+        ] {
+            let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let taken = allocators_of(&arguments);
+            assert_eq!(taken, vec![PathBuf::from(library); expected], "{line}");
+        }
     }
 
     #[test]
