@@ -7,7 +7,7 @@
 use core::ffi::CStr;
 
 pub use numapilot_syscall::caller::page_size;
-use numapilot_syscall::file::CURRENT_DIRECTORY;
+use numapilot_syscall::file::{CURRENT_DIRECTORY, read_file};
 pub use numapilot_syscall::{Refused, call};
 
 /// Readable and writable.
@@ -107,6 +107,29 @@ pub unsafe fn ask_for_small(start: usize, bytes: usize) {
     const NO_HUGE_PAGE: usize = 15;
     // SAFETY: by contract; the advice changes no contents.
     let _ = unsafe { call(libc::SYS_madvise, [start, bytes, NO_HUGE_PAGE, 0, 0, 0]) };
+}
+
+/// Whether the machine may have huge pages at all. False if it does not say so.
+pub fn allows_huge_pages() -> bool {
+    let mut text = [0; 64];
+    let text = read_file(c"/sys/kernel/mm/transparent_hugepage/enabled", &mut text);
+    text.is_ok_and(|text| {
+        let allows = |word: &[u8]| text.windows(word.len()).any(|part| part == word);
+        allows(b"[always]") || allows(b"[madvise]")
+    })
+}
+
+/// Replaces the small pages of a range by a huge page (Linux 6.1), even if the machine allows none.
+///
+/// # Errors
+/// The kernel's error, for example if no huge page is free; nothing has changed then.
+///
+/// # Safety
+/// The range is ours; it is one huge page.
+pub unsafe fn collapse(start: usize, bytes: usize) -> Result<(), Refused> {
+    const COLLAPSE: usize = 25;
+    // SAFETY: by contract; the contents stay.
+    unsafe { call(libc::SYS_madvise, [start, bytes, COLLAPSE, 0, 0, 0]) }.map(drop)
 }
 
 /// How many bytes of a range of whole pages, 512 at most, are in memory.

@@ -67,9 +67,9 @@ pub fn give(space: &AddressSpace, chunks: Range<u32>, advice: Advice) {
 /// once all of the range has this advice.
 fn changes(space: &AddressSpace, chunks: &Range<u32>, advice: Advice) -> (u32, u32) {
     let entry = |page: u32| Advice::of(space.advice(page));
-    // The first chunk of a region, whose first page is never handed out, is not advised. The table
-    // has an entry after that of the last chunk.
-    let (left, right) = (entry(chunks.start - HUGE_PAGES), entry(chunks.end));
+    // The table has an entry after that of the last chunk.
+    let left = chunks.start.checked_sub(HUGE_PAGES).map_or(Advice::Regions, entry);
+    let right = entry(chunks.end);
     let mut before = 0;
     let mut last = left;
     for chunk in chunks.clone().step_by(HUGE_PAGES as usize) {

@@ -1,115 +1,159 @@
 //! Whether the program writes to the memory of spans of small objects.
 //!
 //! A thread that needs a few objects of each size takes a span of each, and fills none. A program
-//! may also allocate memory that it never writes. A huge page would waste memory there. So from
-//! time to time a chunk of 2 MiB keeps small pages as a probe. After 16 MiB or more, the kernel
-//! shows how much of it is in memory.
+//! may also allocate memory that it never writes. A huge page would waste memory there. So the first
+//! chunk of 2 MiB has small pages, as a probe. When the heap outgrows it, the kernel shows how much
+//! of it is in memory. If it is filled, the next chunks get huge pages, and so does the probe itself
+//! (`MADV_COLLAPSE`). From time to time, another chunk is a probe.
 
 /// The pages that a chunk should get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Pages {
-    /// The machine's default: nothing is known yet.
-    #[default]
-    Any = 0,
     /// Small pages.
-    Small,
+    #[default]
+    Small = 0,
     /// A huge page.
     Huge,
+}
+
+/// What [`Density::next`] decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The pages of the chunk.
+    pub pages: Pages,
+    /// First page of an earlier chunk that has small pages and turned out to be filled.
+    pub filled: Option<u32>,
 }
 
 /// What is known about the chunks of a heap. All zeroes: nothing.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Density {
-    /// First page of the probe, the chunk on small pages that is checked next; 0: there is none.
+    /// First page of the probe.
     probe: u32,
     /// Chunks until it is checked.
     left: u32,
-    /// The number of chunks between the last two probes.
+    /// The number of chunks between the last two checks.
     period: u32,
-    /// The pages that chunks get, by the result of the last probe.
+    /// The pages that chunks get, by the result of the last check.
     pages: Pages,
 }
 
 impl Density {
-    /// Chunks between two probes. The first probe is checked after 16 MiB. As long as all are
-    /// filled, the distance grows with the heap, up to 256 MiB.
-    const PERIOD: core::ops::RangeInclusive<u32> = 8..=128;
+    /// Most chunks between two checks: 256 MiB as long as all probes are filled, and 16 MiB
+    /// otherwise. The distance grows with the heap.
+    const LONGEST: u32 = 128;
+    const LONGEST_SMALL: u32 = 8;
+
+    /// That of a heap with one chunk, which has small pages and is the first probe.
+    pub fn beginning_at(chunk: u32) -> Self {
+        Self { probe: chunk, ..Self::default() }
+    }
 
     /// The pages that the next chunk, which begins at this page, should get. `is_filled` returns
     /// whether an earlier chunk is in use.
-    pub fn next(&mut self, chunk: u32, is_filled: impl FnOnce(u32) -> bool) -> Pages {
+    pub fn next(&mut self, chunk: u32, is_filled: impl FnOnce(u32) -> bool) -> Decision {
         if self.left > 0 {
             self.left -= 1;
-            return self.pages;
+            // The last chunk before a check is what is checked.
+            if self.left == 0 && self.pages == Pages::Huge {
+                self.probe = chunk;
+                return Decision { pages: Pages::Small, filled: None };
+            }
+            return Decision { pages: self.pages, filled: None };
         }
-        self.pages = match self.probe {
-            0 => Pages::Any,
-            probe if is_filled(probe) => Pages::Huge,
-            _ => Pages::Small,
+        let filled = is_filled(self.probe).then_some(self.probe);
+        let (pages, longest) = match filled {
+            Some(_) => (Pages::Huge, Self::LONGEST),
+            None => (Pages::Small, Self::LONGEST_SMALL),
         };
-        let longer = if self.pages == Pages::Huge { 2 * self.period } else { 0 };
-        self.period = longer.clamp(*Self::PERIOD.start(), *Self::PERIOD.end());
-        self.probe = chunk;
-        self.left = self.period - 1;
-        Pages::Small
+        let before = if pages == self.pages { self.period } else { 0 };
+        self.period = (2 * before).clamp(1, longest);
+        self.pages = pages;
+        match pages {
+            // This chunk, some more, and a probe.
+            Pages::Huge => self.left = self.period.max(Self::LONGEST_SMALL),
+            Pages::Small => (self.probe, self.left) = (chunk, self.period - 1),
+        }
+        Decision { pages, filled }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
+    use std::vec::Vec;
+
     use super::*;
 
-    /// How many of the chunks `first..end` should get huge pages.
-    fn huge(density: &mut Density, chunks: core::ops::Range<u32>, filled: bool) -> usize {
-        chunks.filter(|&chunk| density.next(chunk, |_| filled) == Pages::Huge).count()
+    /// The chunks out of `chunks` that have small pages in the end.
+    fn small(density: &mut Density, chunks: core::ops::Range<u32>, filled: bool) -> Vec<u32> {
+        let mut small = Vec::new();
+        for chunk in chunks {
+            let decision = density.next(chunk, |_| filled);
+            if decision.pages == Pages::Small {
+                small.push(chunk);
+            }
+            small.retain(|&earlier| Some(earlier) != decision.filled);
+        }
+        small
     }
 
     #[test]
-    fn a_small_heap_has_what_the_machine_gives_but_for_the_chunk_that_will_be_looked_at() {
-        let mut density = Density::default();
-        assert_eq!(density.next(1, |_| true), Pages::Small);
-        assert!((2..9).all(|chunk| density.next(chunk, |_| true) == Pages::Any));
+    fn a_heap_that_is_filled_has_huge_pages_from_the_second_chunk_on() {
+        let mut density = Density::beginning_at(1);
+        let decision = density.next(2, |probe| probe == 1);
+        assert_eq!(decision, Decision { pages: Pages::Huge, filled: Some(1) });
+        assert!(small(&mut density, 3..9, true).is_empty());
+        // The chunk that is checked next, until it is checked.
+        assert_eq!(small(&mut density, 9..11, true), [10]);
+        assert!(small(&mut density, 11..12, true).is_empty());
     }
 
     #[test]
-    fn chunks_that_are_filled_are_looked_at_ever_more_rarely() {
-        let mut density = Density::default();
-        assert_eq!(huge(&mut density, 1..9, true), 0);
-        // Probes after 8, 24, 56 and 120 chunks, and then every 128.
-        assert_eq!(huge(&mut density, 9..121, true), 112 - 3);
-        assert_eq!(huge(&mut density, 121..121 + 1280, true), 1280 - 10);
-    }
-
-    #[test]
-    fn chunks_that_stay_empty_have_none() {
-        let mut density = Density::default();
-        assert_eq!(huge(&mut density, 1..9, false), 0);
-        assert!((9..10_000).all(|chunk| density.next(chunk, |_| false) == Pages::Small));
-    }
-
-    #[test]
-    fn it_is_the_chunk_on_small_pages_that_is_looked_at() {
-        let mut density = Density::default();
-        let mut seen = [0; 3];
-        let mut looks = 0;
-        for chunk in 1..30 {
-            density.next(chunk, |probe| {
-                seen[looks] = probe;
-                looks += 1;
-                looks != 2
+    fn chunks_that_are_filled_are_checked_ever_more_rarely() {
+        let mut density = Density::beginning_at(1);
+        let mut checks = Vec::new();
+        for chunk in 2..1000 {
+            density.next(chunk, |_| {
+                checks.push(chunk);
+                true
             });
         }
-        assert_eq!(seen, [1, 9, 0]);
+        let apart: Vec<u32> = checks.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert_eq!(apart, [9, 9, 9, 9, 17, 33, 65, 129, 129, 129, 129, 129, 129]);
+    }
+
+    #[test]
+    fn chunks_that_stay_empty_have_small_pages_and_are_checked() {
+        let mut density = Density::beginning_at(1);
+        let mut checks = Vec::new();
+        for chunk in 2..100 {
+            let decision = density.next(chunk, |_| {
+                checks.push(chunk);
+                false
+            });
+            assert_eq!(decision, Decision { pages: Pages::Small, filled: None });
+        }
+        assert_eq!(checks[..6], [2, 3, 5, 9, 17, 25]);
+    }
+
+    #[test]
+    fn a_heap_that_fills_later_has_huge_pages_then() {
+        let mut density = Density::beginning_at(1);
+        assert_eq!(small(&mut density, 2..5, false), [2, 3, 4]);
+        // The probe is chunk 3, which is filled by now.
+        let decision = density.next(5, |probe| probe == 3);
+        assert_eq!(decision, Decision { pages: Pages::Huge, filled: Some(3) });
     }
 
     #[test]
     fn what_is_no_longer_filled_is_noticed_and_forgotten_as_soon() {
-        let mut density = Density::default();
-        huge(&mut density, 1..9, true);
-        assert_eq!(huge(&mut density, 9..25, true), 15);
-        assert_eq!(huge(&mut density, 25..33, false), 0);
-        assert_eq!(huge(&mut density, 33..49, true), 15);
+        let mut density = Density::beginning_at(1);
+        assert_eq!(small(&mut density, 2..11, true), [10]);
+        assert_eq!(small(&mut density, 11..14, false), [11, 12, 13]);
+        assert!(small(&mut density, 14..20, true).is_empty());
     }
 }

@@ -4,7 +4,7 @@
 //! faults of small pages take 0.8 ms. A huge page takes 8 ms if the kernel makes it by compaction
 //! during the fault, or if a hypervisor must find memory for it. No file shows this in advance, so
 //! first touches are timed, in the thread's own CPU time, which other programs do not disturb.
-//! While huge pages cost more than small ones for the same memory, chunks keep small pages. Huge
+//! While huge pages cost twice as much as small ones for the same memory, chunks keep small pages. Huge
 //! pages are tried again at intervals that grow the longer this lasts.
 //!
 //! The thread that takes the first span of a 2 MiB chunk touches it, under the lock of the page
@@ -13,9 +13,9 @@
 //! [`crate::page_heap::density`] measures whether they do). Blocks belong to their owner, who may
 //! never touch them. Only a few chunks of a block are touched, and only if it is long.
 //!
-//! If the machine gives huge pages without being asked (`always`), objects get them as long as
-//! nothing is known, and so do blocks on a machine with one node. The tables, which are sparse, do
-//! not get them. Neither do blocks on machines with several nodes, because a huge page lies on one
+//! If the machine gives huge pages without being asked (`always`), blocks get them on a machine with
+//! one node, and small programs do not: their objects lie in the first chunk, which has small pages.
+//! The tables, which are sparse, do not get them either. Neither do blocks on machines with several nodes, because a huge page lies on one
 //! node, and the blocks in it may belong to threads of all.
 
 use crate::config;
@@ -34,6 +34,10 @@ const TIMED_FROM: u32 = pages_in(4 << 20);
 /// One chunk is touched for each part of this many pages, but no more than a few in a block.
 const PART: u32 = pages_in(32 << 20);
 const PARTS: u32 = 8;
+
+/// Huge pages are used until they cost this many times as much as small ones for the same memory:
+/// afterwards, they save TLB misses.
+const DEAR: u64 = 2;
 
 /// The cost of huge pages, and how long they are not used. All zeroes: nothing is known.
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,6 +73,10 @@ impl HugePages {
         purpose: Purpose,
     ) {
         let end = run.page + run.pages;
+        // Page `first` is never handed out.
+        if run.page == first + 1 && config::get().huge_pages {
+            self.enter_first(space, (first, committed), run.page);
+        }
         let chunk = run.page.next_multiple_of(HUGE_PAGES);
         // The memory after a block may be touched first on another node.
         let ends_inside = purpose != Purpose::Objects && is_shared(space, run.page);
@@ -80,8 +88,11 @@ impl HugePages {
         match purpose {
             Purpose::Objects => {
                 for chunk in (chunk..stop).step_by(HUGE_PAGES as usize) {
-                    match self.density.next(chunk, |page| is_filled(space, page)) {
-                        Pages::Any => {}
+                    let decision = self.density.next(chunk, |page| is_filled(space, page));
+                    if let Some(probe) = decision.filled.filter(|_| self.skip == 0) {
+                        collapse(space, probe);
+                    }
+                    match decision.pages {
                         Pages::Huge if self.may_try(1) => self.try_one(space, chunk),
                         Pages::Huge | Pages::Small => {
                             advice::give(space, chunk..chunk + HUGE_PAGES, Advice::Small);
@@ -95,6 +106,15 @@ impl HugePages {
             Purpose::Target if self.skip == 0 => advice::give(space, chunk..stop, Advice::Huge),
             Purpose::Target => {}
         }
+    }
+
+    /// Decides on the first chunk of a heap, of which `page` has not been touched.
+    fn enter_first(&mut self, space: &AddressSpace, (first, committed): (u32, u32), page: u32) {
+        self.density = Density::beginning_at(first);
+        if first + HUGE_PAGES <= committed {
+            advice::give(space, first..first + HUGE_PAGES, Advice::Small);
+        }
+        self.time_small(space, page);
     }
 
     fn enter_block(&mut self, space: &AddressSpace, run: Run, mut chunks: core::ops::Range<u32>) {
@@ -156,7 +176,7 @@ impl HugePages {
 
     fn note_huge(&mut self, ns: u64) {
         self.huge_ns = mean(self.huge_ns, ns);
-        if self.small_ns != 0 && self.huge_ns > self.small_ns {
+        if self.small_ns != 0 && self.huge_ns > DEAR * self.small_ns {
             self.pause = (2 * self.pause).clamp(*Self::PAUSE.start(), *Self::PAUSE.end());
             self.skip = self.pause;
             // The chunks after the pause are judged by themselves.
@@ -182,6 +202,16 @@ fn is_shared(space: &AddressSpace, page: u32) -> bool {
 fn forget(space: &AddressSpace, chunk: u32) {
     // SAFETY: the chunk is not used yet. If it stays, it is full of zeroes as well.
     let _ = unsafe { kernel::discard(space.address_of(chunk), HUGE_PAGES as usize * PAGE) };
+}
+
+/// Replaces the small pages of a chunk, which is in use, by a huge page (Linux 6.1). The kernel does
+/// so even where the machine allows none, so this is checked first.
+fn collapse(space: &AddressSpace, chunk: u32) {
+    if kernel::allows_huge_pages() {
+        advice::give(space, chunk..chunk + HUGE_PAGES, Advice::Huge);
+        // SAFETY: the chunk is ours, and its contents stay.
+        let _ = unsafe { kernel::collapse(space.address_of(chunk), HUGE_PAGES as usize * PAGE) };
+    }
 }
 
 /// Whether three quarters of a chunk are in memory; true if the kernel does not report it.
@@ -255,7 +285,7 @@ mod tests {
     fn one_that_takes_somewhat_longer_is_no_reason() {
         let mut pages = known();
         tried(&mut pages, 5, SMALL_NS / 8);
-        tried(&mut pages, 1, 2 * SMALL_NS);
+        tried(&mut pages, 1, 4 * SMALL_NS);
         assert_eq!(tried(&mut pages, 10, SMALL_NS / 8), 10);
     }
 
