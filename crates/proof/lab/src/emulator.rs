@@ -134,11 +134,10 @@ fn version(text: &str) -> Option<(&str, (u32, u32))> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
     use super::*;
+    use crate::executable;
 
     #[test]
     fn versions_are_read() {
@@ -155,8 +154,7 @@ mod tests {
         let script = format!(
             "#!/bin/sh\ncase $1 in --version) echo '{version}' ;; *) echo '{plugin}' >&2 ;; esac\n"
         );
-        fs::write(&program, script).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        executable::make(&program, &mut script.as_bytes());
         program
     }
 

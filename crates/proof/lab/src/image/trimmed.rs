@@ -71,10 +71,10 @@ pub fn reader(mut file: File, length: u64) -> io::Result<Box<dyn Read>> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
     use std::process::Command;
 
     use super::*;
+    use crate::executable;
 
     #[test]
     fn a_trimmed_program_runs() {
@@ -85,10 +85,7 @@ mod tests {
         assert!(length < all, "a test has debugging information: {length} of {all}");
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("trimmed");
-        let mut copy = File::create(&path).unwrap();
-        assert_eq!(io::copy(&mut reader(file, length).unwrap(), &mut copy).unwrap(), length);
-        copy.set_permissions(std::fs::Permissions::from_mode(0o755)).unwrap();
-        drop(copy);
+        assert_eq!(executable::make(&path, &mut reader(file, length).unwrap()), length);
         let output = Command::new(&path).arg("--list").output().unwrap();
         assert!(output.status.success(), "{output:?}");
         assert!(String::from_utf8_lossy(&output.stdout).contains("a_trimmed_program_runs"));
