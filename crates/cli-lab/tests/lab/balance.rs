@@ -176,8 +176,8 @@ fn pages_come_to_their_users_and_targets_to_no_harm() {
             "options" => &["budget 1", "spread 1"],
             _ => &["balance 0"],
         };
-        let message = |word: &&str| case.words.iter().any(|message| message == word);
-        assert!(expected.iter().all(message), "{name}: {:?}; {text}", case.words);
+        let is_there = |word: &&str| case.words.iter().any(|other| other == word);
+        assert!(expected.iter().all(is_there), "{name}: {:?}; {text}", case.words);
         let has_no_lines = ["full", "options"].contains(&name.as_str());
         assert_eq!(case.intervals.is_empty(), has_no_lines, "{name}");
     }

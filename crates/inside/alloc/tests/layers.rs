@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use numapilot_source_rules::files::rust_files;
+use numapilot_source_rules::modules::{from_root, module_of};
 use numapilot_source_rules::paths::Paths;
 
 /// The layers, from the bottom up; README.md shows them. Modules of one line form one layer.
@@ -31,18 +32,14 @@ fn layer_of(module: &str) -> Option<usize> {
     LAYERS.iter().position(|layer| layer.contains(&module))
 }
 
-/// The modules at the top of the crate that a file's code names by `crate::` or `super::`, without
-/// its tests.
+/// The modules at the top of the crate that a file's code names, without its tests: by `crate::`,
+/// or by `super::` from there.
 fn named_modules(file: &str, text: &str) -> BTreeSet<String> {
     let Paths { imports, exports, code } = Paths::of(text);
     let declared = imports.into_iter().chain(exports).map(|(_, path)| path);
-    let depth = file.trim_end_matches("/mod.rs").split('/').count();
-    let from_root = declared.chain(code).filter_map(|path| {
-        let steps_up = path.iter().take_while(|segment| **segment == "super").count();
-        let first = if path[0] == "crate" { 1 } else { steps_up };
-        (path[0] == "crate" || steps_up == depth).then(|| path.get(first).copied()).flatten()
-    });
-    from_root.map(str::to_owned).collect()
+    let module = module_of(file);
+    let paths = declared.chain(code).filter_map(|path| from_root(&module, &path));
+    paths.filter_map(|path| path.first().cloned()).collect()
 }
 
 /// References to a higher layer, and modules that are in no layer.

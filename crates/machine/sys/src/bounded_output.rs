@@ -11,6 +11,9 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::process::PidFd;
 use crate::spawn::Steps;
 
+/// Time in which a program reports its version or the like, also on a busy machine.
+pub const LIMIT: Duration = Duration::from_secs(30);
+
 /// Runs a command without standard input and returns its output. Of each stream, at most what a
 /// pipe holds (64 KiB) is returned.
 ///

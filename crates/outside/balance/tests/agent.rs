@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use numapilot_balance::{Agents, Memory, Page, Process};
+use numapilot_balance::{Agents, Memory, Page, Process, Region};
 use numapilot_topology::{NodeId, NodeSet};
 
 /// The library, built as for a release.
@@ -37,6 +37,15 @@ fn program(words: &[&str], agents: &Agents, library: Option<&Path>) -> Child {
     child
 }
 
+/// A program, the memory of its process, and the region in which its heap begins.
+fn with_heap(library: Option<&Path>) -> (Child, Process, Region) {
+    let agents = Rc::new(Agents::new().unwrap());
+    let child = program(&PROGRAM, &agents, library);
+    let start = u64::from_str_radix(heap(child.id(), "maps").split('-').next().unwrap(), 16);
+    let process = Process::open(child.id().cast_signed()).unwrap();
+    (child, process.with_agent(Some(agents)), Page::of(start.unwrap()).region())
+}
+
 /// The line of the heap in a file of `/proc/PID`.
 fn heap(pid: u32, file: &str) -> String {
     let text = std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap();
@@ -48,12 +57,7 @@ fn memory_is_spread_when_a_program_carries_the_agent() {
     let library = library();
     let nodes: NodeSet = [NodeId(0)].into_iter().collect();
     for carries in [true, false] {
-        let agents = Rc::new(Agents::new().unwrap());
-        let mut child = program(&PROGRAM, &agents, carries.then_some(library.as_path()));
-        let start = u64::from_str_radix(heap(child.id(), "maps").split('-').next().unwrap(), 16);
-        let region = Page::of(start.unwrap()).region();
-        let process = Process::open(child.id().cast_signed()).unwrap();
-        let mut process = process.with_agent(Some(agents));
+        let (mut child, mut process, region) = with_heap(carries.then_some(library.as_path()));
         let bytes = process.first_touch(&[region], &nodes);
         let policy = heap(child.id(), "numa_maps").split(' ').nth(1).unwrap().to_owned();
         if carries {
@@ -73,12 +77,8 @@ fn memory_is_spread_when_a_program_carries_the_agent() {
 fn split_memory_gets_no_huge_pages_again() {
     let library = library();
     for carries in [true, false] {
-        let agents = Rc::new(Agents::new().unwrap());
-        let mut child = program(&PROGRAM, &agents, carries.then_some(library.as_path()));
-        let start = u64::from_str_radix(heap(child.id(), "maps").split('-').next().unwrap(), 16);
-        let region = Page::of(start.unwrap()).region();
-        let process = Process::open(child.id().cast_signed()).unwrap();
-        process.with_agent(Some(agents)).split(&[region]);
+        let (mut child, mut process, region) = with_heap(carries.then_some(library.as_path()));
+        process.split(&[region]);
         let smaps = std::fs::read_to_string(format!("/proc/{}/smaps", child.id())).unwrap();
         let (_, from_heap) = smaps.split_once("[heap]").unwrap();
         let flags = from_heap.lines().find(|line| line.starts_with("VmFlags:")).unwrap();

@@ -78,19 +78,16 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.lock");
         let stop = AtomicBool::new(false);
-        let mut message = Vec::new();
-        let held = lock(&path, &mut |step| message.push(step), &stop).unwrap();
-        assert!(message.is_empty());
+        let mut steps = Vec::new();
+        let held = lock(&path, &mut |step| steps.push(step), &stop).unwrap();
+        assert!(steps.is_empty());
         let mut say = |step| {
             stop.store(true, Ordering::Relaxed);
-            message.push(step);
+            steps.push(step);
         };
         let error = lock(&path, &mut say, &stop).unwrap_err();
         assert!(matches!(error, EngineError::Interrupted));
-        assert!(
-            matches!(&message[0], Step::Notice(text) if text.contains("waiting")),
-            "{message:?}"
-        );
+        assert!(matches!(&steps[0], Step::Notice(text) if text.contains("waiting")), "{steps:?}");
         drop(held);
         lock(&path, &mut |_| {}, &stop).unwrap();
     }

@@ -4,10 +4,9 @@ use std::env;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
 use numapilot_lab_init::{COMPLAINT, SUITABLE};
-use numapilot_sys::bounded_output::bounded_output;
+use numapilot_sys::bounded_output::{LIMIT, bounded_output};
 
 use crate::LabError;
 use crate::run::checking_plugin;
@@ -17,8 +16,6 @@ use crate::unpacked::Unpacked;
 pub const PROGRAM: &str = "qemu-system-x86_64";
 /// The oldest version whose clock the plugin is known to replace correctly.
 const OLDEST: (u32, u32) = (10, 0);
-/// Time in which QEMU must report its version, also on a busy host.
-const LIMIT: Duration = Duration::from_secs(30);
 
 /// A usable QEMU.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -37,12 +37,7 @@ impl Modules {
 
     /// Adds a file by its path relative to `src`.
     pub fn add(&mut self, file: &str, text: String) {
-        let stem = file.strip_suffix(".rs").unwrap_or(file);
-        let mut module: Module = stem.split('/').map(str::to_owned).collect();
-        if module.last().is_some_and(|last| ["mod", "lib", "main"].contains(&last.as_str())) {
-            module.pop();
-        }
-        self.files.insert(module, (file.to_owned(), text));
+        self.files.insert(module_of(file), (file.to_owned(), text));
     }
 
     /// The files that each file imports. A path of a module to its parent, which children use by
@@ -87,23 +82,11 @@ impl Modules {
 
     /// A path from the root of the crate; `None` if it leads to another crate or to nothing.
     fn resolve(&self, module: &Module, path: &[&str]) -> Option<Module> {
-        let (mut from, mut rest) = (module.clone(), path);
-        match path.first()? {
-            &"crate" => (from, rest) = (Module::new(), &path[1..]),
-            &"self" => rest = &path[1..],
-            &"super" => {
-                while let ["super", after @ ..] = rest {
-                    from.pop();
-                    rest = after;
-                }
-            }
-            first => {
-                let child = [module.clone(), vec![(*first).to_owned()]].concat();
-                self.files.get(&child)?;
-            }
-        }
-        from.extend(rest.iter().map(|segment| (*segment).to_owned()));
-        Some(from)
+        from_root(module, path).or_else(|| {
+            let child = [module.clone(), vec![(*path.first()?).to_owned()]].concat();
+            self.files.get(&child)?;
+            Some(joined(module, path))
+        })
     }
 
     /// The module that declares the target of a path.
@@ -123,6 +106,40 @@ impl Modules {
         }
         None
     }
+}
+
+/// The module of a file, by its path relative to `src`.
+#[must_use]
+pub fn module_of(file: &str) -> Module {
+    let stem = file.strip_suffix(".rs").unwrap_or(file);
+    let mut module: Module = stem.split('/').map(str::to_owned).collect();
+    if module.last().is_some_and(|last| ["mod", "lib", "main"].contains(&last.as_str())) {
+        module.pop();
+    }
+    module
+}
+
+/// A path in a module that begins with `crate`, `self` or `super`, from the root of the crate;
+/// `None` for any other path.
+#[must_use]
+pub fn from_root(module: &Module, path: &[&str]) -> Option<Module> {
+    let (mut from, mut rest) = (module.clone(), path);
+    match *path.first()? {
+        "crate" => (from, rest) = (Module::new(), &path[1..]),
+        "self" => rest = &path[1..],
+        "super" => {
+            while let ["super", after @ ..] = rest {
+                from.pop();
+                rest = after;
+            }
+        }
+        _ => return None,
+    }
+    Some(joined(&from, rest))
+}
+
+fn joined(module: &Module, path: &[&str]) -> Module {
+    module.iter().cloned().chain(path.iter().map(|segment| (*segment).to_owned())).collect()
 }
 
 /// Whether a module contains another one, except for the crate's root.

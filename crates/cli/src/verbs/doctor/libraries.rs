@@ -4,11 +4,10 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use numapilot_place::allocators::{self, Found, KNOWN};
 use numapilot_place::threads::LIBRARY;
-use numapilot_sys::bounded_output::bounded_output;
+use numapilot_sys::bounded_output::{LIMIT, bounded_output};
 
 use super::check::Check;
 
@@ -24,8 +23,7 @@ pub fn checks() -> Vec<Check> {
 fn preload(library: &Path) -> Result<(), String> {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", ":"]).env("LD_PRELOAD", library);
-    let output = bounded_output(shell, Duration::from_secs(30))
-        .map_err(|error| format!("/bin/sh cannot be started: {error}"))?;
+    let output = bounded_output(shell, LIMIT).map_err(|error| format!("/bin/sh: {error}"))?;
     let stderr = String::from_utf8_lossy(&output.stderr);
     match stderr.lines().find(|line| line.contains("cannot be preloaded")) {
         Some(line) => Err(line.trim_start_matches("ERROR: ").to_owned()),

@@ -222,13 +222,13 @@ impl Subject {
 }
 
 fn judge(output: &Output, case: &str) -> Result<Option<String>, String> {
-    let message = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let stdout = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     match output.status.code() {
         Some(0) => Ok(None),
-        Some(SKIPPED) => Ok(Some(message)),
+        Some(SKIPPED) => Ok(Some(stdout)),
         _ => {
             let errors = String::from_utf8_lossy(&output.stderr);
-            Err(format!("{case}: {}: {message} {}", output.status, errors.trim()))
+            Err(format!("{case}: {}: {stdout} {}", output.status, errors.trim()))
         }
     }
 }

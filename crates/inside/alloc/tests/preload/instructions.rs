@@ -12,17 +12,17 @@ fn output(arguments: &[&str]) -> Option<String> {
     let subject = Subject::optimised();
     let program = subject.compile("instructions.c");
     let output = subject.command(&program).args(arguments).output().unwrap();
-    let message = String::from_utf8(output.stdout).unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
     if output.status.code() == Some(77) {
-        println!("skipped: {}", message.trim());
+        println!("skipped: {}", stdout.trim());
         return None;
     }
-    assert!(output.status.success(), "{arguments:?}: {:?} {message}", output.status);
-    Some(message)
+    assert!(output.status.success(), "{arguments:?}: {:?} {stdout}", output.status);
+    Some(stdout)
 }
 
 fn count(arguments: &[&str]) -> Option<f64> {
-    output(arguments).map(|message| message.trim().parse().unwrap())
+    output(arguments).map(|stdout| stdout.trim().parse().unwrap())
 }
 
 const SIZES: [&str; 12] =

@@ -14,7 +14,7 @@ fn with_guards() {
     for case in ["many_blocks", "freed_blocks_are_merged"] {
         let mut command = subject.command(&subject.compile("mappings.c"));
         let output = command.env("NUMAPILOT_ALLOC_HARDEN", "1").arg(case).output().unwrap();
-        let message = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{case}: {:?} {message}", output.status);
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{case}: {:?} {stdout}", output.status);
     }
 }

@@ -16,7 +16,7 @@ fn threads_apart() {
     {
         let mut command = subject.command(&subject.compile(source));
         let output = command.env("NUMAPILOT_ALLOC_SHARING", "0").args(arguments).output().unwrap();
-        let message = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{source}: {:?} {message}", output.status);
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{source}: {:?} {stdout}", output.status);
     }
 }

@@ -35,12 +35,12 @@ fn profiles(directory: &Path) -> Vec<Profile> {
 
 /// Functions of the program by address, as it printed them.
 fn functions(output: &Output) -> BTreeMap<u64, String> {
-    let message = String::from_utf8_lossy(&output.stdout).into_owned();
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     let line = |line: &str| {
         let (name, address) = line.split_once(" 0x")?;
         Some((u64::from_str_radix(address, 16).ok()?, name.to_owned()))
     };
-    message.lines().filter_map(line).collect()
+    stdout.lines().filter_map(line).collect()
 }
 
 /// Megabytes allocated and in use by the function that called malloc, realloc or calloc.

@@ -17,13 +17,13 @@ fn behind(wrapper: &[&OsStr], case: &str) {
     let mut command = Command::new(wrapper[0]);
     command.args(&wrapper[1..]).args(["/usr/bin/env", &preload]).arg(&program).arg(case);
     let output = command.output().unwrap();
-    let message = String::from_utf8_lossy(&output.stdout);
+    let stdout = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     if output.status.code() == Some(77) {
         println!("skipped: {}", errors.trim());
         return;
     }
-    assert!(output.status.success(), "{wrapper:?}: {:?} {message} {errors}", output.status);
+    assert!(output.status.success(), "{wrapper:?}: {:?} {stdout} {errors}", output.status);
 }
 
 fn in_shell(limit: &str, case: &str) {

@@ -18,12 +18,12 @@ fn case(name: &str) -> Command {
 
 fn output(mut command: Command) -> Output {
     let output = command.output().unwrap();
-    let message = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{}: {message}", output.status);
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}: {stdout}", output.status);
     output
 }
 
-fn message(name: &str) -> String {
+fn text_of(name: &str) -> String {
     String::from_utf8(output(case(name)).stdout).unwrap()
 }
 
@@ -44,7 +44,7 @@ fn of_5120(document: &Value, figure: &str) -> u64 {
 
 #[test]
 fn known_amounts_are_reported_exactly() {
-    let text = message("known_amounts");
+    let text = text_of("known_amounts");
     let documents: Vec<Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let [before, held, half, none] = &documents[..] else { panic!("{text}") };
@@ -115,7 +115,7 @@ fn sample(line: &str) -> (String, String, u64) {
 
 #[test]
 fn prometheus_reads_it() {
-    let text = message("prometheus");
+    let text = text_of("prometheus");
     assert!(text.ends_with('\n'));
     let (mut family, mut families, mut samples) = (String::new(), BTreeSet::new(), BTreeSet::new());
     let mut lines = text.lines().peekable();
@@ -140,7 +140,7 @@ fn prometheus_reads_it() {
 #[test]
 fn two_processes_have_no_sample_in_common() {
     let samples = || -> BTreeSet<(String, String)> {
-        let text = message("prometheus");
+        let text = text_of("prometheus");
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         lines.map(sample).map(|(name, labels, _)| (name, labels)).collect()
     };
@@ -159,7 +159,7 @@ fn two_processes_have_no_sample_in_common() {
 
 #[test]
 fn malloc_info_is_a_document() {
-    let text = message("xml");
+    let text = text_of("xml");
     let mut open = Vec::new();
     for tag in text.split('<').skip(1).map(|rest| rest.split_once('>').unwrap().0) {
         if let Some(name) = tag.strip_prefix('/') {

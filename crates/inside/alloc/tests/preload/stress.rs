@@ -5,9 +5,9 @@ use crate::harness::Subject;
 fn stress(subject: &Subject, arguments: &[&str]) {
     let program = subject.compile("stress.c");
     let output = subject.command(&program).args(arguments).output().unwrap();
-    let message = String::from_utf8_lossy(&output.stdout);
+    let stdout = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {:?} {message} {errors}", output.status);
+    assert!(output.status.success(), "{arguments:?}: {:?} {stdout} {errors}", output.status);
 }
 
 #[test]

@@ -199,8 +199,8 @@ impl<'a> Runner<'a> {
         if let Some(command) = self.program.prepare.clone() {
             self.run_prepare(&command)?;
         }
+        let timeout = self.program.timeout.or(self.time_left);
         if let Some(guests) = &mut self.guests {
-            let timeout = self.program.timeout.or(self.time_left);
             let program = Program { timeout, ..self.program.clone() };
             return guests.run(order, self.machine, &program, &mut self.judge, self.interrupted);
         }
@@ -219,7 +219,7 @@ impl<'a> Runner<'a> {
             return Ok(not_applied(order, reason.clone()));
         }
         let input = stdin(self.program.stdin.as_deref(), "--stdin")?;
-        let context = self.context(input, self.program.timeout.or(self.time_left));
+        let context = self.context(input, timeout);
         let mut left = Leftovers::before(mark);
         let mut observer = None;
         let expected = prepared.expected();

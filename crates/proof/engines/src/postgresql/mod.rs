@@ -10,10 +10,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use numapilot_place::find_program;
-use numapilot_sys::bounded_output::bounded_output;
+use numapilot_sys::bounded_output::{LIMIT, bounded_output};
 
 use crate::{Dataset, Engine, EngineError, Launch, RunDirectory, Step, System};
 use owner::Owner;
@@ -52,7 +51,7 @@ impl PostgreSql {
         let program = programs.join("postgres");
         let mut command = Command::new(&program);
         command.arg("--version");
-        let output = bounded_output(command, Duration::from_secs(30));
+        let output = bounded_output(command, LIMIT);
         let output = output.map_err(|e| unusable(format!("{}: {e}", program.display())))?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         // "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)"
