@@ -22,7 +22,13 @@ use crate::verbs::Verb;
 
 /// Emulates NUMA machines, runs workloads on them, and repeats the papers' experiments.
 #[derive(Parser)]
-#[command(name = "numapilot-lab", bin_name = "numapilot", version, max_term_width = 100)]
+#[command(
+    name = "numapilot-lab",
+    bin_name = "numapilot",
+    version,
+    override_usage = "numapilot-lab [OPTIONS] <COMMAND>",
+    max_term_width = 100
+)]
 struct Cli {
     /// When to use colours.
     #[arg(long, global = true, value_enum, default_value_t = ColorChoice::Auto)]

@@ -3,11 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use assert_cmd::Command;
 use assert_cmd::cargo::cargo_bin;
+use numapilot_test_kit::make_executable;
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
@@ -20,9 +20,7 @@ fn bench(arguments: &[&str]) -> Command {
 }
 
 fn script(directory: &Path, name: &str, text: &str) {
-    let path = directory.join(name);
-    fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    make_executable(&directory.join(name), &mut format!("#!/bin/sh\n{text}\n").as_bytes());
 }
 
 /// Scripts in place of some programs: one that works, one with a fixed duration, and three that

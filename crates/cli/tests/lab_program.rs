@@ -5,10 +5,10 @@
 mod programs;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use numapilot_test_kit::make_executable;
 use programs::{NUMAPILOT, err};
 
 /// Puts `numapilot` into a directory, with a script as numapilot-lab if one is given.
@@ -20,12 +20,7 @@ fn numapilot_in(directory: &Path, script: Option<(&str, &str)>) -> PathBuf {
     if let Some((place, text)) = script {
         let file = directory.join(place).join("numapilot-lab");
         fs::create_dir_all(file.parent().unwrap()).unwrap();
-        fs::write(directory.join("script"), format!("#!/bin/sh\n{text}\n")).unwrap();
-        let mode = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(directory.join("script"), mode).unwrap();
-        assert!(
-            Command::new("cp").arg(directory.join("script")).arg(&file).status().unwrap().success()
-        );
+        make_executable(&file, &mut format!("#!/bin/sh\n{text}\n").as_bytes());
     }
     program
 }

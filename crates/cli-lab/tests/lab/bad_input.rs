@@ -1,11 +1,12 @@
 //! Invalid input is refused with the reason, and leaves nothing behind.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use numapilot_lab_init::{COMPLAINT, SUITABLE};
+use numapilot_test_kit::make_executable;
 
 use crate::guests::{NUMAPILOT, boots, err, lab};
 
@@ -104,8 +105,7 @@ fn arguments_that_mean_nothing_are_refused() {
     run(&["--svg", "/no/such/x.svg", "--", "true"], 125, "/no/such/x.svg");
     let directory = tempfile::tempdir().unwrap();
     let script = directory.path().join("script");
-    fs::write(&script, "neither\n").unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    make_executable(&script, &mut "neither\n".as_bytes());
     run(&["--", script.to_str().unwrap()], 126, "neither a program nor a script");
 }
 
@@ -129,8 +129,7 @@ fn pretend(directory: &Path, version: &str, plugin: &str) {
         "#!/bin/sh\ncase $1 in --version) echo 'QEMU emulator version {version}' ;; \
          *) echo '{plugin}' >&2 ;; esac\n"
     );
-    fs::write(&program, script).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    make_executable(&program, &mut script.as_bytes());
 }
 
 #[test]

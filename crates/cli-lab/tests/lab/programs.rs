@@ -6,6 +6,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use numapilot_test_kit::make_executable;
+
 use crate::guests::{NUMAPILOT, boots, err, on_small};
 
 fn run(command: &mut Command) -> Output {
@@ -20,8 +22,7 @@ fn printed(command: &mut Command) -> String {
 }
 
 fn executable(path: &Path, text: &str) {
-    fs::write(path, text).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    make_executable(path, &mut text.as_bytes());
 }
 
 #[test]

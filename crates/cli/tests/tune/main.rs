@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use assert_cmd::Command;
 use numapilot_sys::process::PidFd;
+use numapilot_test_kit::make_executable;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -440,9 +441,7 @@ fn a_program_that_has_changed_is_not_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("program");
     let write = |text: &str| {
-        fs::write(&program, text).unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        fs::set_permissions(&program, mode).unwrap();
+        make_executable(&program, &mut text.as_bytes());
     };
     let search = |more: &[&str]| {
         let mut command = Command::cargo_bin("numapilot").unwrap();

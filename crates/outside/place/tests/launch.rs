@@ -11,6 +11,7 @@ use numapilot_place::{
     Finished, MemoryMode, MemoryPolicy, NumaBalancing, Options, PlaceError, Plan, Prepared, Thp,
     prepare,
 };
+use numapilot_test_kit::make_executable;
 use numapilot_topology::{CpuId, Machine};
 
 /// Node 0 and CPU 0, which every machine that runs this test has.
@@ -132,8 +133,7 @@ fn failures_are_named() {
     assert_eq!(error.exit_status(), 126);
     let directory = tempfile::tempdir().unwrap();
     let script = directory.path().join("script");
-    std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();
-    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    make_executable(&script, &mut "#!/no/such/interpreter\n".as_bytes());
     let error = start(script.to_str().unwrap());
     let cause = std::error::Error::source(&error).unwrap().to_string();
     assert!(cause.contains("interpreter"), "{cause}");

@@ -133,8 +133,9 @@ fn version(text: &str) -> Option<(&str, (u32, u32))> {
 mod tests {
     use std::path::Path;
 
+    use numapilot_test_kit::make_executable;
+
     use super::*;
-    use crate::executable;
 
     #[test]
     fn versions_are_read() {
@@ -151,7 +152,7 @@ mod tests {
         let script = format!(
             "#!/bin/sh\ncase $1 in --version) echo '{version}' ;; *) echo '{plugin}' >&2 ;; esac\n"
         );
-        executable::make(&program, &mut script.as_bytes());
+        make_executable(&program, &mut script.as_bytes());
         program
     }
 

@@ -19,8 +19,6 @@ mod descriptor;
 mod directories;
 pub mod emulator;
 mod error;
-#[cfg(test)]
-mod executable;
 pub mod image;
 mod kernel;
 mod run;

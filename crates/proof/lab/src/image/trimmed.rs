@@ -73,8 +73,9 @@ pub fn reader(mut file: File, length: u64) -> io::Result<Box<dyn Read>> {
 mod tests {
     use std::process::Command;
 
+    use numapilot_test_kit::make_executable;
+
     use super::*;
-    use crate::executable;
 
     #[test]
     fn a_trimmed_program_runs() {
@@ -85,7 +86,7 @@ mod tests {
         assert!(length < all, "a test has debugging information: {length} of {all}");
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("trimmed");
-        assert_eq!(executable::make(&path, &mut reader(file, length).unwrap()), length);
+        assert_eq!(make_executable(&path, &mut reader(file, length).unwrap()), length);
         let output = Command::new(&path).arg("--list").output().unwrap();
         assert!(output.status.success(), "{output:?}");
         assert!(String::from_utf8_lossy(&output.stdout).contains("a_trimmed_program_runs"));

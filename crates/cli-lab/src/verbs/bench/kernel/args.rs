@@ -4,10 +4,10 @@ use std::num::NonZeroUsize;
 use std::thread;
 use std::time::Duration;
 
-use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Arg, ValueEnum};
 use numapilot_cli_kit::units;
-use numapilot_workloads::kernels::{self, Options, Place, Time};
+use numapilot_workloads::kernels::{self, Kernel, Options, Place, Time};
 
 /// Named sizes.
 #[derive(Clone, Copy, ValueEnum)]
@@ -63,13 +63,18 @@ pub struct Common {
     pub json: bool,
 }
 
+/// Makes `--place` accept the placements that a kernel supports.
+pub fn place(kernel: Kernel) -> impl FnOnce(Arg) -> Arg {
+    let names = kernel.places().iter().chain([&Place::Best]).map(|place| place.name());
+    let parser = PossibleValuesParser::new(names).try_map(|name| name.parse::<Place>());
+    |argument| argument.value_parser(parser)
+}
+
 /// Arguments of a kernel.
 #[derive(clap::Args)]
 pub struct Plain {
-    /// Where its memory is placed; each kernel accepts some of these.
-    #[arg(long, value_name = "PLACE", default_value = "first-touch",
-          value_parser = PossibleValuesParser::new(Place::ALL.map(Place::name))
-              .try_map(|name| name.parse::<Place>()))]
+    /// Where its memory is placed.
+    #[arg(long, value_name = "PLACE", default_value = "first-touch")]
     pub place: Place,
 
     #[command(flatten)]
