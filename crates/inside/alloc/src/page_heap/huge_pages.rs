@@ -4,7 +4,7 @@
 //! faults of small pages take 0.8 ms. A huge page takes 8 ms if the kernel makes it by compaction
 //! during the fault, or if a hypervisor must find memory for it. No file shows this in advance, so
 //! first touches are timed, in the thread's own CPU time, which other programs do not disturb.
-//! While huge pages cost twice as much as small ones for the same memory, chunks keep small pages. Huge
+//! While huge pages cost four times as much as small ones for the same memory, chunks keep small pages. Huge
 //! pages are tried again at intervals that grow the longer this lasts.
 //!
 //! The thread that takes the first span of a 2 MiB chunk touches it, under the lock of the page
@@ -37,7 +37,7 @@ const PARTS: u32 = 8;
 
 /// Huge pages are used until they cost this many times as much as small ones for the same memory:
 /// afterwards, they save TLB misses.
-const DEAR: u64 = 2;
+const DEAR: u64 = 4;
 
 /// The cost of huge pages, and how long they are not used. All zeroes: nothing is known.
 #[derive(Clone, Copy, Debug, Default)]

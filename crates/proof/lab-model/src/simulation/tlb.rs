@@ -3,7 +3,7 @@
 //! The emulator reports physical addresses but not page sizes. A huge page is recognised by two
 //! different 4 KiB pages of a 2 MiB region whose virtual and physical addresses agree in the lower
 //! 21 bits; each would agree by chance once in 512 times. This costs one 4 KiB miss for each huge
-//! page. 4 KiB pages that the kernel happens to allocate in the order and alignment of a huge page
+//! page and CPU. 4 KiB pages that the kernel happens to allocate in the order and alignment of a huge page
 //! count as one.
 //!
 //! All kernel addresses are treated as mapped by 2 MiB pages, as they are in the kernel's direct
@@ -20,8 +20,11 @@ use super::mask::for_each_cpu;
 use crate::layout::PAGE_BYTES;
 use crate::model;
 
-/// Entries of the tables of recent pages and of regions.
+/// Entries of the table of recent pages.
 const RECENT: usize = 64;
+/// The table of regions has two to the power of this many entries: more than the TLB reaches, so
+/// that a huge page is not forgotten while it is used.
+const REGION_BITS: u32 = 9;
 const PAGE_BITS: u32 = PAGE_BYTES.ilog2();
 const HUGE_BITS: u32 = 21;
 const PAGES_OF_HUGE: u64 = 1 << (HUGE_BITS - PAGE_BITS);
@@ -67,7 +70,7 @@ pub(crate) struct TlbState {
     places: [Place; RECENT],
     /// The lines of each recent page that the CPU's filter may have.
     lines: [u64; RECENT],
-    regions: [Region; RECENT],
+    regions: Box<[Region; 1 << REGION_BITS]>,
     /// The entries for 4 KiB pages, with the location of each.
     small: Option<Entries<Place>>,
     /// The entries for huge pages, with a mask of the recent pages that may belong to each.
@@ -82,7 +85,7 @@ impl TlbState {
             recent: [NONE; RECENT],
             places: [Place::default(); RECENT],
             lines: [0; RECENT],
-            regions: [NO_REGION; RECENT],
+            regions: Box::new([NO_REGION; 1 << REGION_BITS]),
             small: tlb.map(|t| Entries::new(t.entries_4k)),
             huge: tlb.map(|t| Entries::new(t.entries_2m)),
             kernel: tlb.map(|t| Entries::new(t.entries_kernel)),
@@ -156,12 +159,12 @@ impl TlbState {
         Some((place, miss))
     }
 
-    /// The guest has flushed the TLB; the kernel's global translations stay.
+    /// The guest has flushed the TLB; the kernel's global translations stay. So does what is known
+    /// of the regions, whose addresses are compared at each use.
     pub(crate) fn flush(&mut self, filter: &Filter) {
         self.recent = [NONE; RECENT];
         self.lines = [0; RECENT];
         filter.clear();
-        self.regions = [NO_REGION; RECENT];
         self.small.iter_mut().for_each(Entries::clear);
         self.huge.iter_mut().for_each(Entries::clear);
     }
@@ -192,7 +195,7 @@ impl TlbState {
         let virtual_region = page / PAGES_OF_HUGE;
         let physical_region = physical_page / PAGES_OF_HUGE;
         let fits = page % PAGES_OF_HUGE == physical_page % PAGES_OF_HUGE;
-        let known = &mut self.regions[virtual_region as usize % RECENT];
+        let known = &mut self.regions[region_slot(virtual_region)];
         let same =
             (known.virtual_region, known.physical_region) == (virtual_region, physical_region);
         match (fits, same) {
@@ -205,6 +208,13 @@ impl TlbState {
         }
         fits && known.huge
     }
+}
+
+/// The entry of a region. Allocators place heaps at multiples of large powers of two, so the lower
+/// bits of an address do not tell regions of several heaps apart.
+const fn region_slot(virtual_region: u64) -> usize {
+    const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
+    (virtual_region.wrapping_mul(GOLDEN_RATIO) >> (u64::BITS - REGION_BITS)) as usize
 }
 
 /// Entries for pages of one size, with data for each. The oldest of a set is replaced.
@@ -311,7 +321,28 @@ mod tests {
         assert_eq!(misses(&mut state, pages()), (4, 4));
         assert_eq!(misses(&mut state, pages()), (0, 0));
         state.flush(&Filter::new());
-        assert_eq!(misses(&mut state, pages()), (4, 4));
+        assert_eq!(misses(&mut state, pages()), (0, 4));
+    }
+
+    #[test]
+    fn huge_pages_of_two_heaps_stay_known() {
+        // At the same position of two heaps that begin at multiples of a large power of two.
+        let pages = || {
+            (0..2048u64).flat_map(|i| [(i << 12, i << 12), (1 << 40 | i << 12, i << 12 | 1 << 32)])
+        };
+        let mut state = tlb(16, 8);
+        assert_eq!(misses(&mut state, pages()), (8, 8));
+        assert_eq!(misses(&mut state, pages()).0, 0);
+    }
+
+    #[test]
+    fn a_huge_page_that_was_split_and_moved_is_forgotten() {
+        let mut state = tlb(16, 8);
+        let huge = || (0..512u64).map(|i| (i << 12, i << 12));
+        assert_eq!(misses(&mut state, huge()), (1, 1));
+        state.flush(&Filter::new());
+        let scattered = || (0..512u64).map(|i| (i << 12, (i * 7 + 3) % 512 << 12));
+        assert!(misses(&mut state, scattered()).0 > 500);
     }
 
     #[test]
