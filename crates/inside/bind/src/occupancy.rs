@@ -1,6 +1,8 @@
 //! The occupancy table: how many threads are pinned to which CPU, in all processes of a target.
 //!
-//! A new thread takes the least occupied CPU of its list, the first of several. While no thread
+//! A new thread takes the least occupied CPU of its list. Of several, it takes its creator's, or else
+//! the first one: once all CPUs are taken, a thread that waits for its successor does not need its
+//! CPU, and its memory is there. While no thread
 //! ends, that is the round robin of numalloc section 3.2 ("node-interleaved binding": the next
 //! thread gets the next node). When threads end it is better: with a plain counter, short-lived
 //! threads push long-lived ones onto every second CPU; the table fills the gaps that ended threads
@@ -93,14 +95,16 @@ impl OccupancyTable {
         self.tally[event as usize].fetch_add(1, Relaxed);
     }
 
-    /// Takes the least occupied of these CPUs, the first of several. Returns `None` without CPUs.
-    pub fn take_cpu(&self, cpus: &[u16]) -> Option<u16> {
+    /// Takes the least occupied of these CPUs; of several `preferred`, if it is one of them, or else
+    /// the first. Returns `None` without CPUs.
+    pub fn take_cpu(&self, cpus: &[u16], preferred: Option<u16>) -> Option<u16> {
         loop {
             let mut best: Option<(u16, u32)> = None;
             for &cpu in cpus {
                 let Some(count) = self.threads.get(usize::from(cpu)) else { continue };
                 let count = count.load(Relaxed);
-                if best.is_none_or(|(_, least)| count < least) {
+                let is_tied = |least| count == least && preferred == Some(cpu);
+                if best.is_none_or(|(_, least)| count < least || is_tied(least)) {
                     best = Some((cpu, count));
                 }
                 if count == 0 {
@@ -179,9 +183,9 @@ mod tests {
     fn without_exits_it_is_round_robin() {
         let table = OccupancyTable::new();
         let cpus = [0, 4, 8, 12];
-        let taken: Vec<u16> = (0..6).filter_map(|_| table.take_cpu(&cpus)).collect();
+        let taken: Vec<u16> = (0..6).filter_map(|_| table.take_cpu(&cpus, None)).collect();
         assert_eq!(taken, [0, 4, 8, 12, 0, 4]);
-        assert_eq!(table.take_cpu(&[]), None);
+        assert_eq!(table.take_cpu(&[], None), None);
     }
 
     #[test]
@@ -190,8 +194,8 @@ mod tests {
         let cpus = [0, 1, 2, 3];
         let mut long_lived = Vec::new();
         for _ in 0..4 {
-            long_lived.push(table.take_cpu(&cpus).unwrap());
-            let short_lived = table.take_cpu(&cpus).unwrap();
+            long_lived.push(table.take_cpu(&cpus, None).unwrap());
+            let short_lived = table.take_cpu(&cpus, None).unwrap();
             table.release_cpu(short_lived);
         }
         long_lived.sort_unstable();
@@ -199,16 +203,33 @@ mod tests {
     }
 
     #[test]
+    fn a_successor_takes_the_cpu_of_its_creator_unless_another_is_less_occupied() {
+        let table = OccupancyTable::new();
+        let cpus = [0, 1, 2];
+        assert_eq!(table.take_cpu(&cpus, Some(2)), Some(0), "no thread has any");
+        assert_eq!(table.take_cpu(&cpus, Some(0)), Some(1));
+        assert_eq!(table.take_cpu(&cpus, Some(1)), Some(2));
+        for _ in 0..3 {
+            // All three wait for a successor each, in any order.
+            for creator in [1, 2, 0] {
+                assert_eq!(table.take_cpu(&cpus, Some(creator)), Some(creator));
+            }
+            cpus.iter().for_each(|&cpu| table.release_cpu(cpu));
+        }
+        assert_eq!(table.take_cpu(&[0, 1], Some(2)), Some(0), "not in the list");
+    }
+
+    #[test]
     fn lists_of_different_processes_share_the_counts() {
         let table = OccupancyTable::new();
-        assert_eq!(table.take_cpu(&[0, 1, 2]), Some(0));
-        assert_eq!(table.take_cpu(&[0, 2]), Some(2), "the other process has taken CPU 0");
+        assert_eq!(table.take_cpu(&[0, 1, 2], None), Some(0));
+        assert_eq!(table.take_cpu(&[0, 2], None), Some(2), "the other process has taken CPU 0");
     }
 
     #[test]
     fn an_exec_keeps_the_cpu_and_an_exit_releases_it() {
         let table = OccupancyTable::new();
-        let cpu = table.take_cpu(&[5, 6]).unwrap();
+        let cpu = table.take_cpu(&[5, 6], None).unwrap();
         table.register(100, Holds::Cpu(cpu));
         assert_eq!(table.holds(100), Some(Holds::Cpu(5)));
         table.forget(100);
@@ -224,7 +245,7 @@ mod tests {
         for pid in 1..2000 {
             // Every process was killed before the next one started.
             table.clear_dead(|other| other == pid);
-            let cpu = table.take_cpu(&cpus).unwrap();
+            let cpu = table.take_cpu(&cpus, None).unwrap();
             assert_eq!(cpu, 0, "at process {pid}");
             table.register(pid, Holds::Cpu(cpu));
         }
@@ -255,7 +276,7 @@ mod tests {
             for start in steps {
                 if start {
                     let before: Vec<u32> = cpus.iter().map(|c| table.occupancy(*c)).collect();
-                    let cpu = table.take_cpu(&cpus).unwrap();
+                    let cpu = table.take_cpu(&cpus, None).unwrap();
                     prop_assert_eq!(Some(&before[usize::from(cpu)]), before.iter().min());
                     running.push_back(cpu);
                 } else if let Some(cpu) = running.pop_front() {
@@ -273,7 +294,9 @@ mod tests {
         let cpus: Vec<u16> = (0..4).collect();
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| (0..1000).for_each(|_| assert!(table.take_cpu(&cpus).is_some())));
+                scope.spawn(|| {
+                    (0..1000).for_each(|_| assert!(table.take_cpu(&cpus, None).is_some()))
+                });
             }
         });
         assert_eq!(cpus.iter().map(|c| table.occupancy(*c)).collect::<Vec<_>>(), [1000; 4]);

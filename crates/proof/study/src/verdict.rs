@@ -16,7 +16,7 @@ pub enum Verdict {
     NotRunHere,
     /// There is no value, because the run ended before it.
     NotReached,
-    /// The values differ too much for a verdict.
+    /// The interval includes a limit between two verdicts, or there are too few values.
     Undecided,
     /// The direction is right, but the size is not.
     DirectionOnly,

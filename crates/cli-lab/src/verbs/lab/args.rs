@@ -23,14 +23,14 @@ pub struct MachineArgs {
     /// this much in addition.
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
     disk: u64,
-    /// Append to the kernel's command line; may be repeated.
+    /// Append to the guest kernel's command line; may be repeated.
     #[arg(long, value_name = "TEXT")]
     append: Vec<String>,
     /// Transparent huge pages in the guest [default: the kernel's].
     #[arg(long, value_name = "WHEN", value_parser = ["always", "madvise", "never"])]
     thp: Option<String>,
-    /// Automatic NUMA balancing (AutoNUMA) in the guest: on, off or tiering [default: the
-    /// kernel's].
+    /// Automatic NUMA balancing (AutoNUMA) in the guest: on, off, or tiering (between fast and slow
+    /// memory only) [default: the kernel's].
     #[arg(long, value_name = "MODE", value_parser = balancing)]
     numa_balancing: Option<u8>,
     /// Divide the scan delay and the scan periods of AutoNUMA by N, and the size of a scan (256 MiB)

@@ -19,6 +19,10 @@ use super::{json, svg, text};
 
 /// Arguments of `lab run`.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:\n  numapilot lab run -m machine-a -- numapilot bench w1 --records 200k --groups 20k\n  \
+numapilot lab run -m machine-a --seeds 5 -- ./program --threads 16\n  \
+numapilot lab run -m opteron-8385 --thp never -- numapilot run --interleave all -- ./program")]
 pub struct Args {
     #[command(flatten)]
     machine: MachineArgs,

@@ -19,7 +19,7 @@ pub struct Which {
 /// `--scale`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Scale {
-    /// Seconds for each trial.
+    /// Small: a trial takes seconds.
     Smoke,
     /// Larger and more precise: all of it takes hours.
     Laptop,

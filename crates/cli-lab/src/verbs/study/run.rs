@@ -26,13 +26,14 @@ use crate::programs;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Each result is written to the file of --output at once; `numapilot study report` draws them. The \
-exit status is 1 when a claim is not reproduced.\n\n\
+exit status is 1 when a claim is not reproduced or a trial has failed. The manual's page about \
+study describes experiment files.\n\n\
 Examples:\n  numapilot study run A5 A9\n  \
 numapilot study run --paper numalloc --scale laptop\n  \
 numapilot study run --machine lab\n  \
 numapilot study run --all --resume && numapilot study report")]
 pub struct Args {
-    /// Experiments of `study list`, or experiment files.
+    /// Experiments of `study list`, or experiment files; or choose with --all, --paper, --machine.
     #[arg(
         value_name = "ID|FILE",
         required_unless_present_any = ["all", "paper", "machine"],

@@ -18,6 +18,8 @@ numapilot balance [OPTIONS] COMMAND...
        numapilot balance [OPTIONS] -p PID[,PID]
        numapilot balance replay [OPTIONS] FILE",
     after_help = "\
+Needs page-access samples from the processor (IBS, PEBS, SPE), or AutoNUMA, and more than one node; \
+`numapilot doctor` shows what there is. Otherwise the command runs unchanged.\n\n\
 Examples:\n  numapilot balance ./server --port 80\n  \
 numapilot balance -p $(pidof server) --dry-run\n  \
 numapilot balance --record trace ./server; numapilot balance replay trace"

@@ -10,7 +10,7 @@ use numapilot_cli_kit::units;
 /// The two modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Mode {
-    /// The improved rules.
+    /// Move a page where it saves more than it costs; undo moves that do not help.
     Default,
     /// Carrefour as published.
     Paper,
@@ -19,9 +19,9 @@ enum Mode {
 /// The rule for interleaved pages, in paper mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Rule {
-    /// The rule of the published source.
+    /// The rule of the published source code.
     Source,
-    /// The rule of the text.
+    /// The rule of the paper's text.
     Text,
 }
 
@@ -33,7 +33,7 @@ pub struct Decision {
     mode: Mode,
 
     /// In paper mode: the rule for the node of an interleaved page, from the published source
-    /// (linear complement of a node's load) or from the text (its inverse).
+    /// code (linear complement of a node's load) or from the paper's text (its inverse).
     ///
     /// [default: source]
     #[arg(long, value_enum)]

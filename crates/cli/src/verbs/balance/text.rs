@@ -273,6 +273,12 @@ impl Output {
 
     /// Prints a summary.
     pub fn end(&self, lost: u64) {
+        if self.intervals == 0 {
+            self.say(
+                "the program ended before the first interval (--interval), so nothing was moved",
+            );
+            return;
+        }
         let lost = match lost {
             0 => String::new(),
             lost => format!(", {lost} more lost"),

@@ -16,9 +16,9 @@ use super::limit::limit;
 #[command(after_help = "\
 A plan is one way to run the program: an allocator, a placement of threads and memory, a setting \
 of huge pages and AutoNUMA. The default is the plan that changes nothing.\n\n\
-First the default runs against itself (noise). Large spaces are screened by a balanced design. \
-Then plans race: rounds in random order, losers leave when their confidence interval excludes \
-them. The winner and the default continue until the gain is known precisely.\n\n\
+First the default runs against itself (noise). If there are many plans, a few runs of each level \
+estimate the effect of every setting (screening). Then the most promising plans race: they run in \
+rounds, in random order, and a plan leaves when its confidence interval shows that another is better. The winner and the default continue until the gain is known precisely.\n\n\
 Ctrl-C prints what is known so far and exits with 130 (SIGTERM: 143, SIGHUP: 129); a second one ends \
 at once. Results are on disk after every run; --resume continues the search.\n\n\
 Examples:\n  numapilot tune -- ./query --threads 16\n  \
@@ -83,7 +83,8 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "REGEX", value_parser = expression, help_heading = "Measuring")]
     pub check: Option<Regex>,
 
-    /// A run that exceeds rss=SIZE or time=DURATION counts as failed; may be repeated.
+    /// A run that exceeds rss=SIZE or time=DURATION counts as failed; may be repeated. With --lab,
+    /// only time can be limited.
     #[arg(long, value_name = "LIMIT", value_parser = limit, help_heading = "Measuring")]
     pub limit: Vec<Limits>,
 
@@ -99,8 +100,8 @@ pub struct MeasureArgs {
           help_heading = "Measuring")]
     pub failure_tolerance: f64,
 
-    /// Measure even if another run of numapilot holds a machine-wide setting, which then applies to
-    /// every run; the report and the profile mention it.
+    /// Measure even if another run of numapilot holds a machine-wide setting, such as AutoNUMA
+    /// switched off, which then applies to every run; the report and the profile mention it.
     #[arg(long, help_heading = "Measuring")]
     pub allow_held_settings: bool,
 
@@ -157,7 +158,7 @@ pub struct EffortArgs {
     #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Effort")]
     pub max_time: Option<Duration>,
 
-    /// Stop after this many runs [default: by the size of the space, 80 to 750; with --lab 40 to
+    /// Stop after this many runs [default: by the number of plans, 80 to 750; with --lab 40 to
     /// 250].
     #[arg(long, value_name = "RUNS", help_heading = "Effort")]
     pub max_runs: Option<usize>,
@@ -167,7 +168,7 @@ pub struct EffortArgs {
           help_heading = "Effort")]
     pub resolution: f64,
 
-    /// Confidence of all intervals together, in percent.
+    /// Confidence that all intervals hold together (family-wise), in percent.
     #[arg(long, value_name = "PERCENT", value_parser = units::percent, default_value = "95",
           help_heading = "Effort")]
     pub confidence: f64,

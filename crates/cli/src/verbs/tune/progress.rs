@@ -123,7 +123,7 @@ impl Progress<'_> {
         let tally = Tally::of(evidence, trial.order.candidate);
         let is_out =
             failures::failed_plans(self.settings, evidence).contains(&trial.order.candidate);
-        let what = if is_out { "excluded" } else { "goes on" };
+        let what = if is_out { "excluded" } else { "it continues" };
         self.line.say(&format!(
             "run {} ({}), {plan}: {failure}; {} of {} failed: {what}",
             evidence.len(),

@@ -243,7 +243,7 @@ fn verdict(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
             "the plans left differ by less than the resolution"
         }
         Stop::Equivalent => "the most promising plan gains no more than the resolution",
-        Stop::MaxRuns => "all runs are used up (--max-runs)",
+        Stop::MaxRuns => "the limit of runs is reached (--max-runs)",
         Stop::MaxTime => "the time is over (--max-time)",
         Stop::NothingToCompare => {
             "there is no other plan here to compare the default with; the lines \

@@ -141,9 +141,13 @@ impl State {
         unsafe { libc::pthread_setspecific(self.key, slot.encode()) };
     }
 
-    /// Takes a CPU for a new thread.
+    /// Takes a CPU for a thread that the caller creates.
     pub fn take_for_thread(&self) -> Option<u16> {
-        let cpu = self.occupancy().take_cpu(self.cpus.as_slice())?;
+        let own = match self.slot() {
+            CpuSlot::Cpu(cpu) => Some(cpu),
+            CpuSlot::None | CpuSlot::ItsOwn => None,
+        };
+        let cpu = self.occupancy().take_cpu(self.cpus.as_slice(), own)?;
         self.threads.get(usize::from(cpu))?.fetch_add(1, Ordering::Relaxed);
         Some(cpu)
     }
@@ -187,7 +191,7 @@ impl State {
 
     /// Takes a CPU for the main thread, which must be the caller, and pins it there.
     pub fn pin_main_thread(&self) -> CpuSlot {
-        let Some(cpu) = self.occupancy().take_cpu(self.cpus.as_slice()) else {
+        let Some(cpu) = self.occupancy().take_cpu(self.cpus.as_slice(), None) else {
             return CpuSlot::None;
         };
         if kernel::set_affinity(&CpuMask::single(cpu)) {

@@ -184,7 +184,8 @@ impl Space {
             if levels.len() > 1 {
                 space.factors.push(Factor { name, levels });
             } else if request.is_some() {
-                let reason = "nothing is left of the levels asked for but the default's".into();
+                let reason =
+                    "it does not vary: of the levels asked for, only the default's is left".into();
                 space.skipped.push(Skipped { factor: name, level: None, reason });
             }
         }

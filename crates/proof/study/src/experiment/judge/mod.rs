@@ -349,7 +349,7 @@ fn unsure(verdict: Verdict, estimates: &[Estimate]) -> Option<String> {
     (verdict == Verdict::Undecided).then(|| {
         match estimates.iter().any(|estimate| estimate.interval.is_none()) {
             true => "fewer than three runs have no interval".to_owned(),
-            false => "the interval does not allow a verdict: the runs differ too much".to_owned(),
+            false => "the interval includes a limit between two verdicts".to_owned(),
         }
     })
 }
