@@ -10,7 +10,12 @@ use crate::{Counts, LinkTraffic, NodeTraffic, Region, Report};
 pub struct Regions {
     machine: String,
     regions: Vec<State>,
+    /// Marks that had no effect, each kind once.
+    ignored: Vec<String>,
 }
+
+/// Most kinds of ignored marks that are reported.
+const MOST_IGNORED: usize = 16;
 
 #[derive(Debug)]
 struct State {
@@ -22,6 +27,8 @@ struct State {
     counted: Option<Snapshot>,
     /// The start of the current period: the clock of the CPU that marked it, and the counters.
     begun: Option<(u64, Snapshot)>,
+    /// Whether the last period ended because the whole run did.
+    is_cut: bool,
 }
 
 /// The name of the region that a mark begins or ends. `mailbox` is the name that was written to
@@ -40,15 +47,21 @@ impl Regions {
     /// An empty list of regions for the machine with this title.
     #[must_use]
     pub fn new(machine: &str) -> Self {
-        Self { machine: machine.to_owned(), regions: Vec::new() }
+        Self { machine: machine.to_owned(), regions: Vec::new(), ignored: Vec::new() }
     }
 
     /// Processes a mark that a CPU has executed at the time `now_ps` of its clock, with the
     /// counters as of then. `mailbox` is the region's name in the PMU. Returns whether a region has
-    /// ended. A begin of an open region and an end of a closed one have no effect.
+    /// ended. A begin of an open region and an end of a closed one have no effect; the report names
+    /// them. The end of the whole run ends all regions.
     pub fn mark(&mut self, mark: Mark, mailbox: &str, now_ps: u64, counters: Snapshot) -> bool {
         let name = name_of(mark, mailbox);
         let position = self.regions.iter().position(|r| r.name == name);
+        if (mark.kind, mark.slot) == (MarkKind::End, Mark::WHOLE) {
+            for region in self.regions.iter_mut().filter(|region| region.name != name) {
+                region.is_cut |= region.end(now_ps, &counters);
+            }
+        }
         match (mark.kind, position) {
             (MarkKind::Begin, None) => self.regions.push(State {
                 name,
@@ -56,18 +69,28 @@ impl Regions {
                 seconds: 0.0,
                 counted: None,
                 begun: Some((now_ps, counters)),
+                is_cut: false,
             }),
             (MarkKind::Begin, Some(i)) => {
                 let region = &mut self.regions[i];
                 if region.begun.is_none() {
                     region.times += 1;
                     region.begun = Some((now_ps, counters));
+                } else {
+                    self.ignore(format!("begin {name}"));
                 }
             }
-            (MarkKind::End, Some(i)) => return self.regions[i].end(now_ps, &counters),
-            (MarkKind::End, None) => {}
+            (MarkKind::End, Some(i)) if self.regions[i].end(now_ps, &counters) => return true,
+            (MarkKind::End, _) => self.ignore(format!("end {name}")),
         }
         false
+    }
+
+    /// Records a mark that has no effect.
+    fn ignore(&mut self, mark: String) {
+        if self.ignored.len() < MOST_IGNORED && !self.ignored.contains(&mark) {
+            self.ignored.push(mark);
+        }
     }
 
     /// The figures of all regions; open regions are counted up to now.
@@ -78,10 +101,14 @@ impl Regions {
             let mut region = Region::of(&counted, seconds);
             region.name.clone_from(&state.name);
             region.times = state.times;
-            region.open = state.begun.is_some();
+            region.open = state.begun.is_some() || state.is_cut;
             region
         };
-        Report { machine: self.machine.clone(), regions: self.regions.iter().map(region).collect() }
+        Report {
+            machine: self.machine.clone(),
+            regions: self.regions.iter().map(region).collect(),
+            ignored_marks: self.ignored.clone(),
+        }
     }
 }
 
@@ -114,14 +141,17 @@ impl State {
 impl Region {
     /// The figures for counters and simulated time; the name is empty.
     fn of(counted: &Snapshot, seconds: f64) -> Self {
-        let all = Counts::of(counted);
+        let [user, kernel] =
+            [Mode::User, Mode::Kernel].map(|mode| Counts::of(&counted.in_mode(mode)));
+        // Each is rounded by itself.
+        let all = Counts { cycles: user.cycles + kernel.cycles, ..Counts::of(counted) };
         let by = |above: f64, below: f64| (below > 0.0).then(|| above / below);
         let links = links(counted, seconds);
         let moved: u64 = links.iter().map(|link| link.bytes + link.bytes_back).sum();
         Self {
             seconds,
-            user: Counts::of(&counted.in_mode(Mode::User)),
-            kernel: Counts::of(&counted.in_mode(Mode::Kernel)),
+            user,
+            kernel,
             maptu: by((all.local_accesses + all.remote_accesses) as f64, seconds * 1e6),
             all,
             controller_imbalance: counted.controller_imbalance(),
@@ -215,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn times_of_a_region_add_up_and_stray_marks_mean_nothing() {
+    fn times_of_a_region_add_up_and_stray_marks_are_named() {
         let pmu = pmu();
         let mut regions = Regions::new("m");
         let begin = Mark { kind: MarkKind::Begin, slot: Mark::NAMED };
@@ -243,8 +273,31 @@ mod tests {
         assert!((join.seconds - 4e-6).abs() < 1e-12);
         assert_eq!(join.all.local_access_ratio, None);
         assert!(report.regions[1].open);
+        assert_eq!(report.ignored_marks, ["end join", "begin join"]);
         let text = serde_json::to_value(&report).unwrap();
         let back: Report = serde_json::from_value(text).unwrap();
         assert_eq!(back, report);
+    }
+
+    #[test]
+    fn the_end_of_the_run_ends_all_regions() {
+        let pmu = pmu();
+        let mut regions = Regions::new("m");
+        let mut now_ps = 0;
+        let mut mark = |regions: &mut Regions, kind, slot| {
+            now_ps += 1_000_000;
+            pmu.counters(0, Mode::User).unwrap().add(Scalar::Instructions, 100);
+            regions.mark(Mark { kind, slot }, "", now_ps, Snapshot::take(&pmu))
+        };
+        mark(&mut regions, MarkKind::Begin, Mark::WHOLE);
+        mark(&mut regions, MarkKind::Begin, 7);
+        assert!(mark(&mut regions, MarkKind::End, Mark::WHOLE));
+        mark(&mut regions, MarkKind::Begin, 8);
+        let report = regions.report(10_000_000, &Snapshot::take(&pmu));
+        let figures = |at: usize| {
+            let region = &report.regions[at];
+            (region.open, region.all.instructions, (region.seconds * 1e6).round() as u64)
+        };
+        assert_eq!((figures(0), figures(1)), ((false, 200, 2), (true, 100, 1)));
     }
 }

@@ -10,6 +10,9 @@ pub struct Report {
     /// Regions of interest, in the order of their first begin. The region `all` is the whole
     /// program.
     pub regions: Vec<Region>,
+    /// Marks that had no effect, as in `end join`: an end without a begin, or a second begin.
+    #[serde(default)]
+    pub ignored_marks: Vec<String>,
 }
 
 /// The figures of a region of interest. A region that began several times has the sums. Figures
@@ -20,7 +23,7 @@ pub struct Region {
     pub name: String,
     /// The number of times it began.
     pub times: u64,
-    /// Whether it had not ended when the report was written.
+    /// Whether it had not ended when the report was written, or when the whole run ended.
     pub open: bool,
     /// Simulated seconds from begin to end.
     pub seconds: f64,

@@ -66,9 +66,11 @@ pub struct CpuScoreboard {
     writes: AtomicU64,
     kernel_reads: AtomicU64,
     kernel_writes: AtomicU64,
+    /// The address after the last instruction that enabled interrupts (`sti`).
+    pub interrupts_from: AtomicU64,
     /// Pads the structure to a power of two: translated code multiplies the CPU's number by its
     /// size in each block.
-    _apart: [AtomicU64; 7],
+    _apart: [AtomicU64; 6],
 }
 
 impl CpuScoreboard {

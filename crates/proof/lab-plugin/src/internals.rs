@@ -3,7 +3,8 @@
 //!
 //! Builds with loadable modules, such as Debian's, export these functions. The plugin looks them up
 //! by name and refuses a QEMU that lacks one. [`Internals::hook`] checks the layout of the only
-//! structure that the plugin changes.
+//! structure that the plugin changes, and [`Internals::find_requests`] finds the only member of
+//! another one that it reads.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -22,6 +23,12 @@ const ALL_TIMERS: c_int = -1;
 const PARALLEL: u32 = 0x8000;
 /// Number of words of the accelerator's table that are searched.
 const TABLE_WORDS: usize = 80;
+/// Number of words of a `CPUState` that are searched.
+const STATE_WORDS: usize = 512;
+/// `CPU_INTERRUPT_HARD`: an interrupt controller has an interrupt for the CPU.
+const HARD: c_int = 2;
+/// A kind of interrupt that does not exist.
+const NO_INTERRUPT: c_int = 1 << 30;
 
 /// The accelerator's functions for the virtual clock (`AccelOpsClass` in QEMU's
 /// `include/system/accel-ops.h`). Between the two is the member that sets the clock, which QEMU
@@ -34,12 +41,15 @@ pub struct ClockHooks {
     pub ticks: extern "C" fn() -> i64,
 }
 
+/// The position of the pending interrupts in a `CPUState`.
+#[derive(Clone, Copy)]
+pub struct Requests(usize);
+
 macro_rules! internals {
     ($($field:ident = $name:literal: $kind:ty;)*) => {
         /// The functions; see the module documentation.
         pub struct Internals {
             $($field: $kind,)*
-            handle_interrupt: *mut c_void,
         }
 
         impl Internals {
@@ -52,7 +62,6 @@ macro_rules! internals {
                     // SAFETY: QEMU 10.0's function of this name has this type; `hook` refuses a
                     // QEMU whose accelerator's table is laid out differently.
                     $($field: unsafe { std::mem::transmute::<*mut c_void, $kind>(symbol($name)?) },)*
-                    handle_interrupt: symbol(c"tcg_handle_interrupt")?,
                 })
             }
         }
@@ -67,6 +76,8 @@ internals! {
     cpu = c"qemu_get_cpu": unsafe extern "C" fn(c_int) -> CpuState;
     exit = c"cpu_exit": unsafe extern "C" fn(CpuState);
     set_flags = c"tcg_cflags_set": unsafe extern "C" fn(CpuState, u32);
+    interrupt = c"tcg_handle_interrupt": unsafe extern "C" fn(CpuState, c_int);
+    reset_interrupt = c"cpu_reset_interrupt": unsafe extern "C" fn(CpuState, c_int);
     has_work = c"cpu_has_work": unsafe extern "C" fn(CpuState) -> bool;
     is_idle = c"cpu_thread_is_idle": unsafe extern "C" fn(CpuState) -> bool;
     run_timers = c"qemu_clock_run_timers": unsafe extern "C" fn(c_int) -> bool;
@@ -123,8 +134,8 @@ impl Internals {
             unsafe { table.add(index) }
         };
         // SAFETY: as above.
-        let found =
-            (0..TABLE_WORDS).find(|index| unsafe { *word(*index) } == self.handle_interrupt);
+        let found = (0..TABLE_WORDS)
+            .find(|index| unsafe { *word(*index) } == self.interrupt as *mut c_void);
         let first = found.ok_or(StartError::Accelerator)? + 1;
         let words = [first, first + 1, first + 2].map(word);
         // SAFETY: as above.
@@ -199,6 +210,51 @@ impl Internals {
     pub unsafe fn has_work(&self, cpu: CpuState) -> bool {
         // SAFETY: by contract.
         unsafe { (self.has_work)(cpu) }
+    }
+
+    /// Finds the word with a CPU's pending interrupts (`interrupt_request` in QEMU's
+    /// `include/hw/core/cpu.h`): the only one that changes when an interrupt is requested and
+    /// withdrawn.
+    ///
+    /// # Errors
+    /// [`StartError::Accelerator`] if there is no such word.
+    ///
+    /// # Safety
+    /// QEMU is setting up this CPU, and the caller holds QEMU's lock.
+    pub unsafe fn find_requests(&self, cpu: CpuState) -> Result<Requests, StartError> {
+        let words = || {
+            let words = cpu.cast::<u32>();
+            // SAFETY: the searched words belong to the CPU's state, which is longer.
+            (0..STATE_WORDS).map(move |index| unsafe { words.add(index).read_volatile() })
+        };
+        let before: Vec<u32> = words().collect();
+        // SAFETY: by contract; the CPU ignores a kind that does not exist.
+        unsafe { (self.interrupt)(cpu, NO_INTERRUPT) };
+        let requested: Vec<u32> = words().collect();
+        // SAFETY: as above.
+        unsafe { (self.reset_interrupt)(cpu, NO_INTERRUPT) };
+        let bit = NO_INTERRUPT as u32;
+        let mut found = (0..STATE_WORDS)
+            .zip(words())
+            .filter(|&(index, after)| {
+                (before[index] | bit, before[index]) == (requested[index], after)
+                    && after & bit == 0
+            })
+            .map(|(index, _)| index);
+        match (found.next(), found.next()) {
+            (Some(index), None) => Ok(Requests(index)),
+            _ => Err(StartError::Accelerator),
+        }
+    }
+
+    /// Whether an interrupt controller has an interrupt for a CPU, even if the CPU does not accept
+    /// it at present.
+    ///
+    /// # Safety
+    /// The CPU exists, and the caller holds QEMU's lock.
+    pub unsafe fn is_interrupted(&self, cpu: CpuState, Requests(index): Requests) -> bool {
+        // SAFETY: `find_requests` has read this word, and all CPUs have the same layout.
+        unsafe { cpu.cast::<u32>().add(index).read_volatile() & HARD as u32 != 0 }
     }
 
     /// Whether a CPU is halted and has no work.

@@ -63,6 +63,8 @@ pub const READS: c_int = 1;
 pub const WRITES: c_int = 2;
 /// `QEMU_PLUGIN_INLINE_ADD_U64`.
 pub const ADD: c_int = 0;
+/// `QEMU_PLUGIN_INLINE_STORE_U64`.
+pub const STORE: c_int = 1;
 /// `QEMU_PLUGIN_COND_GE`.
 pub const AT_LEAST: c_int = 7;
 
@@ -80,6 +82,7 @@ unsafe extern "C" {
     pub fn qemu_plugin_tb_n_insns(tb: *const Tb) -> usize;
     pub fn qemu_plugin_tb_get_insn(tb: *const Tb, index: usize) -> *mut Insn;
     pub fn qemu_plugin_tb_vaddr(tb: *const Tb) -> u64;
+    pub fn qemu_plugin_insn_vaddr(insn: *const Insn) -> u64;
     pub fn qemu_plugin_insn_data(insn: *const Insn, to: *mut c_void, length: usize) -> usize;
 
     pub fn qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
@@ -102,6 +105,12 @@ unsafe extern "C" {
         callback: ExecCallback,
         flags: c_int,
         data: *mut c_void,
+    );
+    pub fn qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
+        insn: *mut Insn,
+        operation: c_int,
+        word: Word,
+        value: u64,
     );
     pub fn qemu_plugin_register_vcpu_mem_cb(
         insn: *mut Insn,

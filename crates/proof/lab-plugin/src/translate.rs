@@ -66,6 +66,7 @@ enum Special {
     FlushTlb,
     Halt,
     Pause,
+    EnableInterrupts,
 }
 
 impl Special {
@@ -95,14 +96,17 @@ impl Special {
             }
             [0x66, 0x0f, 0x38, 0x82, ..] => Some(Self::FlushTlb),
             [0xf4, ..] => Some(Self::Halt),
+            [0xfb, ..] => Some(Self::EnableInterrupts),
             _ => None,
         }
     }
 
-    /// Packs the callback's data into a word: the mode of a pause, or the displacement of a mark.
-    fn pack(self, origin: Origin) -> *mut c_void {
+    /// Packs the callback's data into a word: the mode of a pause, the displacement of a mark, or
+    /// the address of a halt.
+    fn pack(self, origin: Origin, address: u64) -> *mut c_void {
         let value = match self {
-            Self::Call | Self::FlushTlb | Self::Halt => 0,
+            Self::Call | Self::FlushTlb | Self::EnableInterrupts => 0,
+            Self::Halt => address as usize,
             Self::Pause => usize::from(origin == Origin::Kernel),
             Self::Mark(mark) => mark.displacement() as usize,
         };
@@ -164,7 +168,7 @@ pub extern "C" fn translate(_id: qemu::Id, tb: *mut Tb) {
             (false, false) => Origin::Unknown,
         };
         for (insn, code) in &insns {
-            special(*insn, code, origin);
+            special(*insn, code, origin, &word);
         }
         let reported = plan.into_iter().flat_map(|plan| plan.reported);
         for ((insn, _), reported) in insns.iter().zip(reported) {
@@ -199,9 +203,24 @@ impl Code {
 ///
 /// # Safety
 /// `insn` belongs to the block being translated.
-unsafe fn special(insn: *mut Insn, code: &Code, origin: Origin) {
+unsafe fn special(insn: *mut Insn, code: &Code, origin: Origin, word: impl Fn(usize) -> Word) {
     let Some(special) = Special::of(code.bytes(), origin) else { return };
+    // SAFETY: the instruction is valid by contract.
+    let address = unsafe { qemu::qemu_plugin_insn_vaddr(insn) };
     let callback = match special {
+        Special::EnableInterrupts => {
+            let next = address + code.length as u64;
+            let word = word(offset_of!(CpuScoreboard, interrupts_from));
+            // SAFETY: as above.
+            return unsafe {
+                qemu::qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
+                    insn,
+                    qemu::STORE,
+                    word,
+                    next,
+                );
+            };
+        }
         Special::Mark(_) => on_mark,
         Special::Call => on_call,
         Special::FlushTlb => on_flush_tlb,
@@ -210,7 +229,7 @@ unsafe fn special(insn: *mut Insn, code: &Code, origin: Origin) {
     };
     // SAFETY: the instruction is valid by contract.
     unsafe {
-        let data = special.pack(origin);
+        let data = special.pack(origin, address);
         qemu::qemu_plugin_register_vcpu_insn_exec_cb(insn, callback, qemu::NO_REGS, data);
     }
 }
@@ -306,9 +325,9 @@ extern "C" fn on_call(_cpu: c_uint, _data: *mut c_void) {
     }
 }
 
-extern "C" fn on_halt(cpu: c_uint, _data: *mut c_void) {
+extern "C" fn on_halt(cpu: c_uint, address: *mut c_void) {
     if let Some(machine) = machine() {
-        machine.halt(cpu);
+        machine.halt(cpu, address.addr() as u64);
     }
 }
 
@@ -359,6 +378,7 @@ mod tests {
             assert_eq!(Special::of(code, Origin::Kernel), None, "{code:x?}");
         }
         assert_eq!(Special::of(&[0xf4], Origin::Kernel), Some(Special::Halt));
+        assert_eq!(Special::of(&[0xfb], Origin::Kernel), Some(Special::EnableInterrupts));
         assert_eq!(Special::of(&[0xf4], Origin::Program), None);
         assert_eq!(Special::of(&[0xf3, 0x90], Origin::Kernel), Some(Special::Pause));
         assert_eq!(Special::of(&[0xf3, 0x90], Origin::Program), Some(Special::Pause));
@@ -372,7 +392,7 @@ mod tests {
         assert_eq!(Special::of(&code, Origin::Unknown), Some(Special::Mark(mark)));
         assert_eq!(Special::of(&code, Origin::Kernel), None);
         assert_eq!(
-            Mark::from_displacement(Special::Mark(mark).pack(Origin::Program).addr() as u32),
+            Mark::from_displacement(Special::Mark(mark).pack(Origin::Program, 0).addr() as u32),
             Some(mark)
         );
     }

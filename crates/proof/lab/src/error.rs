@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use numapilot_place::DirectoryError;
 use numapilot_topology::description::DescriptionError;
@@ -191,13 +192,13 @@ pub enum LabError {
     },
     /// The guest did not start the program in time.
     #[error(
-        "the guest did not boot within {seconds} s; give it --boot-timeout, or a less busy \
-         host{}",
+        "the guest did not boot within {limit:?}; give it --boot-timeout or a less busy host, and \
+         check kernel options of --append{}",
         last_words(console)
     )]
     BootTimeout {
         /// The limit.
-        seconds: u64,
+        limit: Duration,
         /// The last lines of its console.
         console: String,
     },

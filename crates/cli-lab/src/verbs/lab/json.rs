@@ -15,6 +15,7 @@ pub struct Json<'a> {
     boot_seconds: f64,
     host_seconds: f64,
     regions: Vec<RegionJson<'a>>,
+    ignored_marks: &'a [String],
 }
 
 /// A region: the field names that scripts rely on, and all counters.
@@ -38,6 +39,7 @@ impl<'a> Json<'a> {
             time_scale: request.time_scale,
             boot_seconds: outcome.boot.as_secs_f64(),
             host_seconds: outcome.wall.as_secs_f64(),
+            ignored_marks: outcome.report.as_ref().map_or(&[], |report| &report.ignored_marks),
             regions: regions
                 .map(|region| RegionJson {
                     simulated_seconds: region.seconds,

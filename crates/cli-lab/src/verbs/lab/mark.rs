@@ -17,6 +17,9 @@ pub struct Args {
     name: String,
 }
 
+/// The name of the region that is the whole run.
+const WHOLE: &str = "all";
+
 /// Whether a region begins or ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum What {
@@ -28,6 +31,9 @@ enum What {
 
 impl Args {
     pub fn run(self) -> anyhow::Result<ExitCode> {
+        if ["", WHOLE].contains(&self.name.as_str()) {
+            bail!("'{}' cannot be the name of a region; {WHOLE} is the whole run", self.name);
+        }
         let Some(lab) = LabPmu::find()? else {
             bail!(
                 "this machine is not emulated, or counts nothing; use lab mark in a program that \

@@ -94,6 +94,12 @@ impl Args {
                 text::tables(&title, &request.shape, counted)
             };
             keep_status(terminal, self.write(terminal, &text));
+            for mark in &counted.ignored_marks {
+                terminal.warn(format_args!(
+                    "lab mark {mark}: no effect, because the region {}",
+                    if mark.starts_with("end") { "had not begun" } else { "had begun already" }
+                ));
+            }
         }
         let whole = outcome.report.as_ref().and_then(|report| report.regions.first());
         if let (Some(path), Some(region)) = (&self.svg, whole) {

@@ -90,7 +90,8 @@ pub struct MeasureArgs {
 
     /// End a run after this time and count it as failed [default: ten times the default's
     /// slowest run, at least 10s, or with --lab 120s; until the default has run, what is left of
-    /// --max-time].
+    /// --max-time]. With --lab, it is time of this host with the boot, for each guest that runs at
+    /// the same time.
     #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Measuring")]
     pub timeout: Option<Duration>,
 

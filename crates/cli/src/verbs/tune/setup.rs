@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, bail};
@@ -193,10 +193,13 @@ impl Setup {
             let description = fs::read_to_string(&on.machine).ok();
             ("machine", json!([on.machine, words_of(&on.options), description]))
         });
+        // A guest has copies of these files, so only others change them.
+        let files = self.emulated.is_some().then(|| ("files", argument_files(&args.command)));
         fields
             .into_iter()
             .chain(held)
             .chain(emulated)
+            .chain(files)
             .map(|(key, value)| (key.to_owned(), value))
             .collect()
     }
@@ -206,15 +209,24 @@ fn words_of(words: &[OsString]) -> Vec<Cow<'_, str>> {
     words.iter().map(|word| word.to_string_lossy()).collect()
 }
 
+/// The files among the arguments.
+fn argument_files(command: &[OsString]) -> Value {
+    let files = command.iter().skip(1).map(PathBuf::from).filter(|path| path.is_file());
+    files.filter_map(known_file).collect()
+}
+
 /// The program's file with its size and modification time, which show whether it has changed.
 fn program_file(command: &[OsString]) -> Value {
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     let file = command.first().and_then(|name| find_program(name, &path));
-    let known = file.and_then(|file| Some((file.metadata().ok()?, file)));
-    known.map_or(Value::Null, |(metadata, file)| {
-        let modified = format!("{}.{:09}", metadata.mtime(), metadata.mtime_nsec());
-        json!({"path": file, "bytes": metadata.size(), "modified": modified})
-    })
+    json!(file.and_then(known_file))
+}
+
+/// A file with its size and modification time.
+fn known_file(file: PathBuf) -> Option<Value> {
+    let metadata = file.metadata().ok()?;
+    let modified = format!("{}.{:09}", metadata.mtime(), metadata.mtime_nsec());
+    Some(json!({"path": file, "bytes": metadata.size(), "modified": modified}))
 }
 
 fn limits(given: &[Limits]) -> Limits {

@@ -148,10 +148,11 @@ fn plans(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
     for plan in rows_shown() {
         // A cause that several plans share appears once.
         let failed = plan.status == Status::Failed;
-        if failed && plan.reason.as_deref().is_some_and(|reason| listed.contains(&reason)) {
+        let reason = plan.reason.as_deref().filter(|_| failed);
+        if reason.is_some_and(|reason| listed.contains(&reason)) {
             continue;
         }
-        listed.extend(plan.reason.as_deref());
+        listed.extend(reason);
         rows.add_row([
             printable(&plan.plan),
             plan.ratio.map_or("-".into(), |ratio| format!("{ratio:.3}")),
@@ -245,6 +246,7 @@ fn verdict(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
         Stop::Equivalent => "the most promising plan gains no more than the resolution",
         Stop::MaxRuns => "the limit of runs is reached (--max-runs)",
         Stop::MaxTime => "the time is over (--max-time)",
+        Stop::NothingToCompare if report.plans.len() > 1 => "all other plans failed",
         Stop::NothingToCompare => {
             "there is no other plan here to compare the default with; the lines \
                                    beginning with \"skipped\" say why"

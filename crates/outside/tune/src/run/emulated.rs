@@ -127,8 +127,12 @@ impl Guests {
 
     /// The time limit of a run, by that which follows from the default's runs.
     pub fn timeout(&self, by_default: Duration) -> Duration {
-        let jobs = u32::try_from(self.emulated.jobs.get()).unwrap_or(u32::MAX);
-        by_default.saturating_mul(jobs).max(LEAST_TIMEOUT)
+        self.side_by_side(by_default).max(LEAST_TIMEOUT)
+    }
+
+    /// The time limit of a guest that runs beside others, by that of one alone.
+    pub fn side_by_side(&self, alone: Duration) -> Duration {
+        alone.saturating_mul(u32::try_from(self.emulated.jobs.get()).unwrap_or(u32::MAX))
     }
 
     /// Makes an expected run.

@@ -132,10 +132,12 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Runs trials on an emulated machine.
+    /// Runs trials on an emulated machine. A time limit that was given is that of one guest alone.
     #[must_use]
-    pub fn on(self, emulated: Emulated) -> Self {
-        Self { guests: Some(Guests::new(emulated)), ..self }
+    pub fn on(mut self, emulated: Emulated) -> Self {
+        let guests = Guests::new(emulated);
+        self.program.timeout = self.program.timeout.map(|limit| guests.side_by_side(limit));
+        Self { guests: Some(guests), ..self }
     }
 
     /// Announces the next runs, after those in the evidence: guests run ahead, side by side.

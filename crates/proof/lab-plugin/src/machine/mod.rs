@@ -23,7 +23,7 @@ use numapilot_sys::shared::SharedWords;
 
 use crate::arguments::{Pace, StartError};
 use crate::cpu_scoreboard::CpuScoreboard;
-use crate::internals::{ClockHooks, Internals, current_cpu};
+use crate::internals::{ClockHooks, Internals, Requests, current_cpu};
 use crate::ports::Ports;
 use crate::qemu;
 use crate::report::ReportFile;
@@ -72,6 +72,8 @@ pub struct Machine {
     /// current CPU.
     runs_timers: AtomicBool,
     internals: Internals,
+    /// Where QEMU keeps the pending interrupts of each CPU, once the first CPU is set up.
+    requests: OnceLock<Requests>,
     tsc_khz: u64,
     pace: Pace,
     /// When the machine was started, on the host's clock.
@@ -139,6 +141,7 @@ impl Machine {
             time_ps: AtomicU64::new(0),
             runs_timers: AtomicBool::new(false),
             internals,
+            requests: OnceLock::new(),
             tsc_khz,
             pace,
             started: Instant::now(),
@@ -205,10 +208,15 @@ impl Machine {
         }
         cpu.state.store(state.addr() as u64, Relaxed);
         // SAFETY: by contract.
-        unsafe {
-            self.internals.share_translations(state);
-            if index == 0 { self.internals.hook(clock) } else { Ok(()) }
+        unsafe { self.internals.share_translations(state) };
+        if index > 0 {
+            return Ok(());
         }
+        // SAFETY: by contract, and the lock is held.
+        let requests = self.internals.locked(|| unsafe { self.internals.find_requests(state) })?;
+        let _ = self.requests.set(requests);
+        // SAFETY: by contract.
+        unsafe { self.internals.hook(clock) }
     }
 
     /// The schedule.

@@ -12,8 +12,9 @@ impl Machine {
     /// A CPU executes a mark: a region of interest begins or ends.
     pub fn mark(&self, cpu: c_uint, mark: Mark) {
         // SAFETY: called from the CPU's execution callback.
-        let Some((core, _)) = (unsafe { self.cpu_now(cpu) }) else { return };
-        self.simulation.publish(core);
+        unsafe { self.publish_all() };
+        // SAFETY: as above.
+        let Some((core, _)) = (unsafe { self.cpu(cpu) }) else { return };
         let pmu = self.simulation.pmu();
         let counters = Snapshot::take(pmu);
         let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
@@ -25,7 +26,22 @@ impl Machine {
 
     /// Process 1 of the guest calls the host.
     pub fn call(&self) {
+        // SAFETY: called from a CPU's execution callback.
+        unsafe { self.publish_all() };
         self.ports.serve(|| self.end());
+    }
+
+    /// Adds what all CPUs have counted so far to the PMU.
+    ///
+    /// # Safety
+    /// As [`cpu`](Self::cpu), for all CPUs.
+    unsafe fn publish_all(&self) {
+        for cpu in 0..self.cpus.len() {
+            // SAFETY: by contract.
+            if let Some((core, _)) = unsafe { self.cpu_now(cpu as c_uint) } {
+                self.simulation.publish(core);
+            }
+        }
     }
 
     /// Writes the last report: when the program ends or, if it has not ended, when QEMU ends.

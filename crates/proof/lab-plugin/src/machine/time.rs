@@ -140,8 +140,9 @@ impl Machine {
         })
     }
 
-    /// A CPU executes `hlt`. If all CPUs are halted now, time advances to the next timer.
-    pub fn halt(&self, cpu: c_uint) {
+    /// A CPU executes `hlt`, at this address. If all CPUs are halted now, time advances to the next
+    /// timer.
+    pub fn halt(&self, cpu: c_uint, address: u64) {
         // SAFETY: called from the CPU's execution callback.
         let Some((core, Some(scoreboard))) = (unsafe { self.cpu_now(cpu) }) else { return };
         self.simulation.publish(core);
@@ -149,16 +150,20 @@ impl Machine {
         // SAFETY: as in `budget`.
         let schedule = unsafe { self.schedule() };
         if schedule.halt(core.cpu(), core.now_ps()) {
-            self.jump(schedule);
+            // An interrupt is accepted from the second instruction after `sti` on. A kernel halts
+            // with the first, so QEMU does not count an interrupt as work yet.
+            let accepts = scoreboard.interrupts_from.load(Relaxed) == address;
+            self.jump(schedule, accepts);
         }
     }
 
     /// Advances time from timer to timer until a CPU has work. Some timers wake no CPU, for example
-    /// those of QEMU itself.
-    fn jump(&self, schedule: &mut Schedule) {
+    /// those of QEMU itself. `accepts` says whether the current CPU accepts interrupts while it is
+    /// halted, in addition to those that it accepts now.
+    fn jump(&self, schedule: &mut Schedule, accepts: bool) {
         loop {
             // Between timers, the lock is released for QEMU's main loop.
-            match self.internals.locked(|| self.jump_once(schedule)) {
+            match self.internals.locked(|| self.jump_once(schedule, accepts)) {
                 Jump::Ends => return,
                 Jump::Continues => {}
                 Jump::Waits(time) => thread::sleep(time.min(GLANCE)),
@@ -168,15 +173,17 @@ impl Machine {
 
     /// Advances time to the next timer and runs it, unless a CPU has work. QEMU's lock must be
     /// held.
-    fn jump_once(&self, schedule: &mut Schedule) -> Jump {
+    fn jump_once(&self, schedule: &mut Schedule, accepts: bool) -> Jump {
         let current = current_cpu();
+        let requests = self.requests.get().copied().filter(|_| accepts);
         let is_idle = |cpu: usize| {
             let state = self.internals.cpu(cpu);
             // SAFETY: the CPUs exist, and the lock is held. The current CPU is not halted yet, but
             // is about to.
             unsafe {
                 if state == current {
-                    !self.internals.has_work(state)
+                    let interrupted = |at| self.internals.is_interrupted(state, at);
+                    !self.internals.has_work(state) && !requests.is_some_and(interrupted)
                 } else {
                     self.internals.is_idle(state)
                 }

@@ -256,8 +256,8 @@ impl<'a> Run<'a> {
                         LabError::Timeout { seconds: limit.as_secs_f64(), console: console() }
                     }
                     _ => {
-                        let seconds = self.request.boot_timeout.as_secs();
-                        LabError::BootTimeout { seconds, console: console() }
+                        let limit = self.request.boot_timeout;
+                        LabError::BootTimeout { limit, console: console() }
                     }
                 });
             }
