@@ -11,6 +11,7 @@ man7dir = $(DESTDIR)$(PREFIX)/share/man/man7
 docdir = $(DESTDIR)$(PREFIX)/share/doc/numapilot
 includedir = $(DESTDIR)$(PREFIX)/include
 pkgconfigdir = $(DESTDIR)$(PREFIX)/lib/pkgconfig
+cmakedir = $(DESTDIR)$(PREFIX)/lib/cmake/numapilot_alloc
 bashdir = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 zshdir = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 fishdir = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
@@ -82,6 +83,8 @@ install: ## install the build under PREFIX (/usr/local), below DESTDIR if it is 
 	version=$$($(numapilot) --version) && for library in $(alloc)/numapilot_alloc $(replicate)/numapilot_replicate; do \
 		sed -e 's|@PREFIX@|$(PREFIX)|' -e "s|@VERSION@|$${version##* }|" $$library.pc.in \
 			> $(pkgconfigdir)/$${library##*/}.pc || exit; done
+	install -d $(cmakedir)
+	sed -e 's|@PREFIX@|$(PREFIX)|' $(alloc)/numapilot_alloc-config.cmake.in > $(cmakedir)/numapilot_alloc-config.cmake
 	install -m 644 $(dist)/man/*.1 $(mandir)/
 	install -D -m 644 $(dist)/man/numapilot-environment.7 $(man7dir)/numapilot-environment.7
 	install -d $(bashdir) $(zshdir) $(fishdir)
@@ -97,7 +100,7 @@ uninstall: ## remove the installed files
 	rm -f $(mandir)/numapilot.1 $(mandir)/numapilot-*.1 $(man7dir)/numapilot-environment.7
 	rm -f $(includedir)/numapilot_alloc.h $(pkgconfigdir)/numapilot_alloc.pc
 	rm -f $(includedir)/numapilot_replicate.h $(pkgconfigdir)/numapilot_replicate.pc
-	rm -rf $(libdir) $(docdir)
+	rm -rf $(libdir) $(docdir) $(cmakedir)
 
 clean: ## remove everything that was built
 	$(CARGO) clean

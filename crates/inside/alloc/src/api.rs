@@ -18,7 +18,7 @@ use crate::layout::size_class::{self, PAGE, PAGE_SHIFT, QUANTUM, SMALL_MAX};
 use crate::os::report;
 use crate::telemetry::{profile, statistics};
 use crate::threads::{self, tls, without_cache};
-use crate::{global, lifecycle, sampling};
+use crate::{config, global, lifecycle, sampling};
 
 /// What to do when there is no memory. It is a parameter of the slow paths, so that the fast ones
 /// end with a jump.
@@ -303,13 +303,15 @@ fn slow_path<T>(work: impl FnOnce(&'static AddressSpace, &ThreadCache) -> T) -> 
     if result.is_none() {
         black_box(&raw const lifecycle::LINKED);
     }
-    statistics::answer_if_alone();
+    if config::STATISTICS {
+        statistics::answer_if_alone();
+    }
     result
 }
 
 /// Forgets a freed block that the heap profile has recorded under this number, if it is not 0.
 fn forget(sample: u32) {
-    if sample != 0 {
+    if config::PROFILE && sample != 0 {
         profile::forget(sample);
     }
 }

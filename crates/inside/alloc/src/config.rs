@@ -53,8 +53,8 @@ pub struct Config {
     pub origin: bool,
     /// Let the threads of a node carve their spans from the same huge pages (numalloc section 3.4).
     pub sharing: bool,
-    /// Check every free in full, and reuse memory in random order.
-    pub harden: bool,
+    /// See [`Self::is_hardened`].
+    harden: bool,
     /// Write statistics when the program ends.
     pub stats: Option<Format>,
     /// File to write them to, with `%p` for the process number; standard error if there is none.
@@ -66,6 +66,22 @@ pub struct Config {
     pub profile: Option<&'static CStr>,
     /// Mean number of bytes between two of its samples.
     pub profile_period: u64,
+}
+
+/// Whether statistics can be requested by the environment (feature `statistics`).
+pub const STATISTICS: bool = cfg!(feature = "statistics");
+/// Whether the heap profile can be requested by the environment (feature `profile`).
+pub const PROFILE: bool = cfg!(feature = "profile");
+/// Whether the checks of every free can be requested by the environment (feature `harden`).
+const HARDEN: bool = cfg!(feature = "harden");
+
+impl Config {
+    /// Whether every free is checked in full, and memory reused in random order. A constant without
+    /// the feature, so that the code for it is left out.
+    #[inline(always)]
+    pub fn is_hardened(&self) -> bool {
+        HARDEN && self.harden
+    }
 }
 
 /// Blocks of at least this many bytes may be interleaved.
@@ -117,7 +133,35 @@ fn asked_for(variables: &Variables) -> Config {
     switch(variables, ALLOC_HARDEN, &mut config.harden, [b"0", b"1"]);
     statistics(variables, &mut config);
     heap_profile(variables, &mut config);
+    refuse_left_out(variables, &mut config);
     config
+}
+
+/// Reports requests for what this copy of the allocator was built without, and drops them.
+fn refuse_left_out(variables: &Variables, config: &mut Config) {
+    let names = [
+        (HARDEN, "harden", &[ALLOC_HARDEN][..]),
+        (STATISTICS, "statistics", &[ALLOC_STATS, ALLOC_STATS_SIGNAL]),
+        (PROFILE, "profile", &[ALLOC_PROFILE]),
+    ];
+    for (_, feature, names) in names.iter().filter(|(is_built, ..)| !is_built) {
+        for name in *names {
+            if let Some(value) = variables.get(name) {
+                let value = value.to_str().unwrap_or("(not text)");
+                complain(format_args!(
+                    "{name}={value} is ignored: the program contains numapilot-alloc without the \
+                     feature {feature}"
+                ));
+            }
+        }
+    }
+    config.harden &= HARDEN;
+    if !STATISTICS {
+        (config.stats, config.stats_signal) = (None, None);
+    }
+    if !PROFILE {
+        config.profile = None;
+    }
 }
 
 /// Reads a variable that has two values. Another value is reported and changes nothing.

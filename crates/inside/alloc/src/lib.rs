@@ -30,6 +30,14 @@
 //! | `lifecycle` | the library is loaded, the process forks, the program ends |
 //! | [`api`] | allocation and release: the fast paths |
 //!
+//! It helps programs with threads on machines with several nodes. It does not help a program that
+//! allocates seldom, or whose large blocks are used by all nodes. It needs Linux on x86-64 or
+//! aarch64, and no C compiler.
+//!
+//! The features `statistics`, `profile` and `harden`, on by default, decide what the environment
+//! can request (`NUMAPILOT_ALLOC_STATS`, `NUMAPILOT_ALLOC_PROFILE`, `NUMAPILOT_ALLOC_HARDEN`). They
+//! cost no time unless requested.
+//!
 //! As the global allocator of a Rust program:
 //!
 //! ```

@@ -1,6 +1,7 @@
 //! Loading of the library, forks of the process, and the end of the program.
 
 use crate::cache::registry::NodeCaches;
+use crate::config::{PROFILE, STATISTICS};
 use crate::decay::background_thread;
 use crate::os::lock;
 use crate::page_heap::mapping_budget;
@@ -14,6 +15,9 @@ static BEGIN: extern "C" fn() = begin;
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = end;
+
+/// Whether anything is written when the program ends.
+const REPORTS: bool = STATISTICS || PROFILE;
 
 /// A word that other modules name, so that this module is linked: from a static library, the linker
 /// takes only what is referenced.
@@ -29,14 +33,16 @@ extern "C" fn begin() {
     let config = config::get();
     // Reserve nothing for a program that never allocates, unless it must report statistics.
     let tells = config.stats.is_some() || config.stats_signal.is_some() || config.profile.is_some();
-    if tells && global::get().is_some() {
+    if REPORTS && tells && global::get().is_some() {
         profile::start();
         statistics::prepare();
     }
 }
 
 extern "C" fn end() {
-    statistics::finish();
+    if REPORTS {
+        statistics::finish();
+    }
 }
 
 extern "C" fn before_fork() {
@@ -44,13 +50,17 @@ extern "C" fn before_fork() {
     if let Some(space) = global::get() {
         NodeCaches::all(space).for_each(NodeCaches::lock_all);
     }
-    profile::lock_all();
+    if PROFILE {
+        profile::lock_all();
+    }
     lock::begin_fork();
 }
 
 extern "C" fn after_fork() {
     lock::end_fork();
-    profile::unlock_all();
+    if PROFILE {
+        profile::unlock_all();
+    }
     if let Some(space) = global::existing() {
         NodeCaches::all(space).for_each(NodeCaches::unlock_all);
     }
@@ -61,7 +71,9 @@ extern "C" fn after_fork() {
 extern "C" fn in_child() {
     mapping_budget::forked();
     background_thread::forget();
-    statistics::forget();
+    if STATISTICS {
+        statistics::forget();
+    }
     if let Some(space) = global::existing() {
         threads::release_all_but_own(space);
     }

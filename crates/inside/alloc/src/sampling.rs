@@ -16,7 +16,7 @@ static RUNNING: AtomicBool = AtomicBool::new(false);
 /// Whether a profile was requested. All calls then take the slow paths.
 #[inline]
 pub fn is_wanted() -> bool {
-    config::get().profile.is_some()
+    config::PROFILE && config::get().profile.is_some()
 }
 
 /// Whether samples are taken.

@@ -15,7 +15,7 @@ use crate::slab::give_back;
 impl ThreadCache {
     /// Collects an object of another node, to be sent home.
     pub fn collect(&self, space: &AddressSpace, home: usize, class: usize, object: *mut u8) {
-        if config::get().harden {
+        if config::get().is_hardened() {
             return give_back::return_objects(space, home, &[object]);
         }
         if !config::get().origin {

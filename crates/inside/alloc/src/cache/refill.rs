@@ -20,7 +20,7 @@ impl ThreadCache {
             self.use_reserve(class);
         } else if let Some((magazine, objects)) = self.overflow().take(space, class) {
             self.replace_active(space, class, magazine, objects);
-        } else if config::get().harden {
+        } else if config::get().is_hardened() {
             return harden::allocate(space, self.node(), class);
         } else if let Some((magazine, objects)) =
             NodeState::of(space, self.node()).take(space, self.shard_of(class))

@@ -16,7 +16,7 @@ impl ThreadCache {
     /// # Safety
     /// `object` has the bin's class and belongs to this cache's node.
     pub unsafe fn take_back(&self, space: &AddressSpace, bin: usize, object: *mut u8) {
-        if config::get().harden {
+        if config::get().is_hardened() {
             give_back::return_objects(space, self.node(), &[object]);
         } else {
             // SAFETY: the thread's own words.

@@ -78,7 +78,7 @@ impl ThreadCache {
         self.node.store(node, Ordering::Relaxed);
         self.bins.base.set(space.payload(node));
         // Hardened caches accept nothing on the fast path.
-        let limit = if config::get().harden { 0 } else { space.stride() / QUANTUM };
+        let limit = if config::get().is_hardened() { 0 } else { space.stride() / QUANTUM };
         self.bins.limit.set(limit);
         self.away.set(0);
         self.calls.set(0);

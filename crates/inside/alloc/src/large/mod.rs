@@ -31,7 +31,7 @@ impl Block {
 
 /// Number of guard pages at the end of a block.
 fn guard_pages() -> u32 {
-    u32::from(config::get().harden)
+    u32::from(config::get().is_hardened())
 }
 
 /// Mappings that guard pages add to the process: their own, and that of the memory after them.

@@ -16,7 +16,7 @@ use crate::{config, global};
 pub fn object(class: usize) -> *mut u8 {
     let Some(space) = global::get() else { return null_mut() };
     let node = space.nodes().current();
-    match config::get().harden {
+    match config::get().is_hardened() {
         true => harden::allocate(space, node, class),
         false => spans::take_one(space, node, class),
     }
