@@ -77,19 +77,21 @@ impl Regions {
                     region.times += 1;
                     region.begun = Some((now_ps, counters));
                 } else {
-                    self.ignore(format!("begin {name}"));
+                    self.ignore(mark, format!("begin {name}"));
                 }
             }
             (MarkKind::End, Some(i)) if self.regions[i].end(now_ps, &counters) => return true,
-            (MarkKind::End, _) => self.ignore(format!("end {name}")),
+            (MarkKind::End, _) => self.ignore(mark, format!("end {name}")),
         }
         false
     }
 
-    /// Records a mark that has no effect.
-    fn ignore(&mut self, mark: String) {
-        if self.ignored.len() < MOST_IGNORED && !self.ignored.contains(&mark) {
-            self.ignored.push(mark);
+    /// Records a mark that has no effect, if a user has named its region. In a built-in workload,
+    /// every thread marks the begin.
+    fn ignore(&mut self, mark: Mark, text: String) {
+        let is_new = self.ignored.len() < MOST_IGNORED && !self.ignored.contains(&text);
+        if mark.slot == Mark::NAMED && is_new {
+            self.ignored.push(text);
         }
     }
 

@@ -4,13 +4,14 @@
 //! memory over requested memory); numalloc 4.3, which names four programs of the Hoard suite and
 //! describes what they test (`alloc-threadtest`, `alloc-larson` after Larson and Krishnan 1998,
 //! `alloc-cache-scratch`, `alloc-cache-thrash`). The other benchmarks are patterns that these leave
-//! out: frees by another thread, growth, big blocks, lifetimes and sizes that shift, and what
-//! happens after the work ([`memory_return`]). All are written from these descriptions.
+//! out: frees by another thread, private heaps with barriers, growth, big blocks, lifetimes and sizes
+//! that shift, and what happens after the work ([`memory_return`]). All are written from these descriptions.
 //!
 //! Every object holds a tag that depends on its number. The tag is read back before the object is
 //! freed. The checksum over all tags is computed a second time without the objects.
 
 mod big;
+mod cells;
 mod churn;
 mod false_sharing;
 mod larson;
@@ -49,6 +50,8 @@ pub enum Bench {
     CacheThrash,
     /// Half of the threads allocate, the others free.
     ProducerConsumer,
+    /// Particles in cells of their thread, updated in phases that end at barriers.
+    Cells,
     /// Buffers that grow step by step.
     Realloc,
     /// Blocks of 64 KiB to 16 MiB, every page of them touched.
@@ -68,6 +71,7 @@ impl Bench {
             Self::CacheScratch => "alloc-cache-scratch",
             Self::CacheThrash => "alloc-cache-thrash",
             Self::ProducerConsumer => "alloc-producer-consumer",
+            Self::Cells => "alloc-cells",
             Self::Realloc => "alloc-realloc",
             Self::Big => "alloc-big",
             Self::Churn => "alloc-churn",
@@ -83,6 +87,7 @@ impl Bench {
             Self::Threadtest => 20_000_000,
             Self::CacheScratch | Self::CacheThrash => 5_000_000,
             Self::ProducerConsumer => 4_000_000,
+            Self::Cells => 2_000_000,
             Self::Realloc => 600_000,
             Self::Big => 1_000,
             Self::Churn => 1_500_000,
@@ -126,6 +131,7 @@ pub fn run(bench: Bench, options: &Options) -> Result<Outcome, WorkloadError> {
     let threads = options.threads.get();
     let live = Live::default();
     let shared = producer_consumer::Queue::new(threads);
+    let grid = cells::Grid::new(threads);
     let objects = false_sharing::objects_to_share(bench, threads);
     let before = resident_bytes()?;
     let (tallies, phases) = team::run(objects, |worker, object| {
@@ -137,6 +143,7 @@ pub fn run(bench: Bench, options: &Options) -> Result<Outcome, WorkloadError> {
                 Bench::Threadtest => threadtest::work(&mut job),
                 Bench::CacheScratch | Bench::CacheThrash => false_sharing::work(&mut job, object),
                 Bench::ProducerConsumer => producer_consumer::work(&mut job, &shared),
+                Bench::Cells => cells::work(&mut job, &grid),
                 Bench::Realloc => realloc::work(&mut job),
                 Bench::Big => big::work(&mut job),
                 Bench::Churn => churn::work(&mut job),
@@ -154,13 +161,14 @@ pub fn run(bench: Bench, options: &Options) -> Result<Outcome, WorkloadError> {
 mod tests {
     use super::*;
 
-    const ALL: [Bench; 9] = [
+    const ALL: [Bench; 10] = [
         Bench::Mix,
         Bench::Larson,
         Bench::Threadtest,
         Bench::CacheScratch,
         Bench::CacheThrash,
         Bench::ProducerConsumer,
+        Bench::Cells,
         Bench::Realloc,
         Bench::Big,
         Bench::Churn,

@@ -59,6 +59,8 @@ enum What {
     CacheThrash(micro::Args),
     /// Micro-benchmark: half of the threads allocate, the other half frees.
     ProducerConsumer(micro::Args),
+    /// Micro-benchmark: a simulation with particles in cells of each thread, and barriers.
+    Cells(micro::Args),
     /// Micro-benchmark: buffers that grow step by step.
     Realloc(micro::Args),
     /// Micro-benchmark: blocks of 64 KiB to 16 MiB.
@@ -81,6 +83,7 @@ impl Args {
             What::CacheScratch(args) => args.run(terminal, Bench::CacheScratch),
             What::CacheThrash(args) => args.run(terminal, Bench::CacheThrash),
             What::ProducerConsumer(args) => args.run(terminal, Bench::ProducerConsumer),
+            What::Cells(args) => args.run(terminal, Bench::Cells),
             What::Realloc(args) => args.run(terminal, Bench::Realloc),
             What::Big(args) => args.run(terminal, Bench::Big),
             What::Churn(args) => args.run(terminal, Bench::Churn),
