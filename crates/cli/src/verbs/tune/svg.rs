@@ -93,7 +93,7 @@ fn legend(svg: &mut Svg, plans: &[&PlanFigures], y: f64) {
         (
             0,
             &[Status::Default, Status::Expected, Status::Tied][..],
-            "default, or not distinguished from it or from the best",
+            "default, or tied with it or the best",
         ),
         (2, &[Status::Dropped][..], "dropped: shown to be worse than another"),
         (3, &[Status::Screened][..], "screened: estimated by the model, not raced"),
