@@ -44,7 +44,7 @@ fn json(command: &mut Command) -> Value {
 fn without_the_suite_it_lists_what_would_be_compared() {
     let list = json(&mut bench(&[]));
     assert_eq!(list["workload"], "alloc-suite");
-    assert_eq!(list["tests"].as_array().unwrap().len(), 9);
+    assert_eq!(list["tests"].as_array().unwrap().len(), 10);
     assert_eq!(list["allocators"][0]["name"], "glibc");
     bench(&[]).assert().success().stdout(contains("threadtest").and(contains("glibc")));
 
@@ -170,7 +170,7 @@ fn bad_arguments_are_named_before_anything_runs() {
 fn every_micro_benchmark_keeps_the_contract_of_its_json() {
     let list = json(&mut bench(&[]));
     let tests = list["tests"].as_array().unwrap();
-    assert_eq!(tests.len(), 9);
+    assert_eq!(tests.len(), 10);
     for test in tests {
         let command: Vec<&str> =
             test["command"].as_array().unwrap().iter().filter_map(Value::as_str).collect();

@@ -140,7 +140,7 @@ fn a_kernel_has_two_names_and_a_period() {
 #[test]
 fn bad_input_is_named() {
     for (arguments, message) in [
-        (&["k4", "--place", "replicate"][..], "k4-gups cannot be placed by replicate; it takes"),
+        (&["k4", "--place", "replicate"][..], "first-touch, interleave, local, collocate, best"),
         (&["k4", "--place", "everywhere"], "first-touch"),
         (&["k2", "--size", "4K", "-t", "2"], "raise --size to at least 8,192"),
         (&["k9", "--size", "1M", "-t", "2"], "raise --size to at least 2,097,152"),

@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn the_standard_list_is_whole() {
         let suite = Suite::standard().unwrap();
-        assert_eq!(suite.own.len(), 9);
+        assert_eq!(suite.own.len(), 10);
         let xmalloc = suite.foreign.iter().find(|t| t.name == "xmalloc").unwrap();
         let work = xmalloc.work.as_ref().unwrap();
         assert!(work.is_match("rtime: 2.079, free/sec: 48.111 M"));
