@@ -168,7 +168,7 @@ pub extern "C" fn translate(_id: qemu::Id, tb: *mut Tb) {
             (false, false) => Origin::Unknown,
         };
         for (insn, code) in &insns {
-            special(*insn, code, origin, &word);
+            special(*insn, code, origin, word);
         }
         let reported = plan.into_iter().flat_map(|plan| plan.reported);
         for ((insn, _), reported) in insns.iter().zip(reported) {

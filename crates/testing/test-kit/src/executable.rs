@@ -12,10 +12,16 @@ use std::process::{Command, Stdio};
 ///
 /// If the file cannot be written.
 pub fn make_executable(path: &Path, contents: &mut impl Read) -> u64 {
+    write_executable(path, contents)
+        .unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()))
+}
+
+fn write_executable(path: &Path, contents: &mut impl Read) -> io::Result<u64> {
     let mut writer = Command::new("sh");
     writer.args(["-c", "cat > \"$0\" && chmod 755 \"$0\""]).arg(path).stdin(Stdio::piped());
-    let mut writer = writer.spawn().unwrap();
-    let bytes = io::copy(contents, &mut writer.stdin.take().unwrap()).unwrap();
-    assert!(writer.wait().unwrap().success());
-    bytes
+    let mut writer = writer.spawn()?;
+    let input = writer.stdin.take();
+    let bytes = input.map_or(Ok(0), |mut input| io::copy(contents, &mut input))?;
+    let status = writer.wait()?;
+    if status.success() { Ok(bytes) } else { Err(io::Error::other(status.to_string())) }
 }
