@@ -341,7 +341,7 @@ mod tests {
         let huge = || (0..512u64).map(|i| (i << 12, i << 12));
         assert_eq!(misses(&mut state, huge()), (1, 1));
         state.flush(&Filter::new());
-        let scattered = || (0..512u64).map(|i| (i << 12, (i * 7 + 3) % 512 << 12));
+        let scattered = || (0..512u64).map(|i| (i << 12, ((i * 7 + 3) % 512) << 12));
         assert!(misses(&mut state, scattered()).0 > 500);
     }
 
