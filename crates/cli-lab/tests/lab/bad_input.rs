@@ -197,3 +197,19 @@ fn a_full_disk_is_reported_and_nothing_stays_on_it() {
         assert_eq!(left, 0);
     }
 }
+
+#[test]
+fn regions_have_names_of_their_own() {
+    let long = "ü".repeat(33);
+    for (name, message) in [
+        ("", "cannot be the name of a region"),
+        ("all", "all is the whole run"),
+        (&long, "at most 64 bytes; this one has 66"),
+        ("mine", "this machine is not emulated"),
+    ] {
+        let mut command = Command::new(NUMAPILOT);
+        let output = command.args(["lab", "mark", "begin", name]).output().unwrap();
+        assert_eq!(output.status.code(), Some(125), "{name}");
+        assert!(err(&output).contains(message), "{}", err(&output));
+    }
+}

@@ -16,6 +16,8 @@ pub struct Regions {
 
 /// Most kinds of ignored marks that are reported.
 const MOST_IGNORED: usize = 16;
+/// Stands for all others.
+const OTHERS: &str = "others";
 
 #[derive(Debug)]
 struct State {
@@ -89,9 +91,13 @@ impl Regions {
     /// Records a mark that has no effect, if a user has named its region. In a built-in workload,
     /// every thread marks the begin.
     fn ignore(&mut self, mark: Mark, text: String) {
-        let is_new = self.ignored.len() < MOST_IGNORED && !self.ignored.contains(&text);
-        if mark.slot == Mark::NAMED && is_new {
-            self.ignored.push(text);
+        if mark.slot != Mark::NAMED || self.ignored.contains(&text) {
+            return;
+        }
+        match self.ignored.len() {
+            0..MOST_IGNORED => self.ignored.push(text),
+            MOST_IGNORED => self.ignored.push(OTHERS.to_owned()),
+            _ => {}
         }
     }
 
@@ -276,6 +282,14 @@ mod tests {
         assert_eq!(join.all.local_access_ratio, None);
         assert!(report.regions[1].open);
         assert_eq!(report.ignored_marks, ["end join", "begin join"]);
+        for number in 0..20 {
+            regions.mark(end, &format!("n{number}"), 0, Snapshot::take(&pmu));
+        }
+        let ignored = regions.report(0, &Snapshot::take(&pmu)).ignored_marks;
+        assert_eq!(
+            (ignored.len(), ignored[15].as_str(), ignored[16].as_str()),
+            (17, "end n13", "others")
+        );
         let text = serde_json::to_value(&report).unwrap();
         let back: Report = serde_json::from_value(text).unwrap();
         assert_eq!(back, report);

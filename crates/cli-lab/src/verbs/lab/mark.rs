@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use numapilot_observe::lab::{LabPmu, MarkKind};
+use numapilot_observe::lab::{LabPmu, MarkKind, NAME_BYTES};
 
 /// Arguments of `lab mark`.
 #[derive(clap::Args)]
@@ -33,6 +33,12 @@ impl Args {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         if ["", WHOLE].contains(&self.name.as_str()) {
             bail!("'{}' cannot be the name of a region; {WHOLE} is the whole run", self.name);
+        }
+        if self.name.len() > NAME_BYTES {
+            bail!(
+                "the name of a region has at most {NAME_BYTES} bytes; this one has {}",
+                self.name.len()
+            );
         }
         let Some(lab) = LabPmu::find()? else {
             bail!(

@@ -95,10 +95,12 @@ impl Args {
             };
             keep_status(terminal, self.write(terminal, &text));
             for mark in &counted.ignored_marks {
-                terminal.warn(format_args!(
-                    "lab mark {mark}: no effect, because the region {}",
-                    if mark.starts_with("end") { "had not begun" } else { "had begun already" }
-                ));
+                let why = match mark.split_once(' ') {
+                    Some(("end", _)) => ", because the region had not begun",
+                    Some(_) => ", because the region had begun already",
+                    None => "",
+                };
+                terminal.warn(format_args!("lab mark {mark}: no effect{why}"));
             }
         }
         let whole = outcome.report.as_ref().and_then(|report| report.regions.first());

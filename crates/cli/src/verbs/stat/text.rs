@@ -6,7 +6,7 @@ use std::fmt::Write;
 use numapilot_cli_kit::columns::{COMMENT, NAME, NOT_SUPPORTED, VALUE, grouped, percent};
 use numapilot_cli_kit::terminal::{bytes, printable, seconds, table, wrap};
 use numapilot_observe::metric::{Kind, Unit};
-use numapilot_observe::{Metric, Observation, Summary};
+use numapilot_observe::{Metric, NodeFigures, Observation, Summary};
 use numapilot_place::settings_journal::Holder;
 
 /// Width at which reasons are wrapped: the least that a terminal has.
@@ -212,7 +212,11 @@ fn reasons(rows: &[Metric], figures: &Observation, has_nodes: bool) -> String {
 /// The rows of `-I`: one for each interval, with the figures that change quickly.
 #[derive(Default)]
 pub struct Rows {
+    /// Rows since the last heading.
     written: usize,
+    /// Whether each of [`COLUMNS`] has had a value. Those that never have one are left out here and
+    /// explained once, in the table at the end.
+    known: [bool; COLUMNS.len()],
 }
 
 /// Their columns: metric, heading, width.
@@ -231,32 +235,44 @@ impl Rows {
 
     /// One row, preceded by the heading if it is due.
     pub fn row(&mut self, time: f64, figures: &Observation) -> String {
-        // Missing figures are left out here and explained once, in the table at the end.
-        let shown: Vec<_> = COLUMNS
-            .into_iter()
-            .filter_map(|(m, h, w)| Some((m, figures.value(m)?, h, w)))
-            .collect();
+        self.line(time, |metric| figures.value(metric), &figures.nodes)
+    }
+
+    fn line(
+        &mut self,
+        time: f64,
+        value: impl Fn(Metric) -> Option<f64>,
+        nodes: &[NodeFigures],
+    ) -> String {
+        let before = self.known;
+        for ((metric, ..), known) in COLUMNS.iter().zip(&mut self.known) {
+            *known |= value(*metric).is_some();
+        }
+        let shown =
+            || COLUMNS.into_iter().zip(self.known).filter_map(|(c, known)| known.then_some(c));
         let mut text = String::new();
-        if self.written.is_multiple_of(Self::PAGE) {
+        if self.known != before || self.written.is_multiple_of(Self::PAGE) {
+            self.written = 0;
             let _ = write!(text, "{:>9}", "time");
-            for (_, _, heading, width) in &shown {
+            for (_, heading, width) in shown() {
                 let _ = write!(text, " {heading:>width$}");
             }
-            for node in &figures.nodes {
+            for node in nodes {
                 let _ = write!(text, " {:>9}", format!("node {}", node.id));
             }
             text.push('\n');
         }
         self.written += 1;
         let _ = write!(text, "{time:>9.3}");
-        for (metric, value, _, width) in shown {
-            let value = match metric {
-                Metric::CpusUtilized => format!("{value:.2}"),
-                _ => show(metric, value),
+        for (metric, _, width) in shown() {
+            let value = match (metric, value(metric)) {
+                (_, None) => "-".to_owned(),
+                (Metric::CpusUtilized, Some(value)) => format!("{value:.2}"),
+                (_, Some(value)) => show(metric, value),
             };
             let _ = write!(text, " {value:>width$}");
         }
-        for node in &figures.nodes {
+        for node in nodes {
             let _ = write!(text, " {:>9}", node.memory_bytes.map_or("-".to_owned(), bytes));
         }
         text.push('\n');
@@ -273,5 +289,22 @@ mod tests {
         assert_eq!(label(Metric::PeakRssBytes), "peak-rss");
         assert_eq!(label(Metric::UserSeconds), "user");
         assert_eq!(label(Metric::CpuMigrations), "cpu-migrations");
+    }
+
+    #[test]
+    fn an_interval_without_a_figure_keeps_its_column() {
+        let mut rows = Rows::default();
+        let mut row = |local: Option<f64>| {
+            let value = |metric| match metric {
+                Metric::CpusUtilized => Some(1.0),
+                Metric::LocalAccessRatio => local,
+                _ => None,
+            };
+            rows.line(0.5, value, &[])
+        };
+        assert_eq!(row(None), "     time    CPUs\n    0.500    1.00\n");
+        let headed = row(Some(0.25));
+        assert!(headed.starts_with("     time    CPUs    local\n    0.500    1.00 "), "{headed}");
+        assert_eq!(row(None), "    0.500    1.00        -\n");
     }
 }
