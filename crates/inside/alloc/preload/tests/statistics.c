@@ -121,6 +121,8 @@ static void mallopt_accepts_what_may_be_ignored(void) {
  * second argument. With FORK, a child does so; it has no thread that waits. */
 static void signalled(int in_child) {
   const char *path = getenv("NUMAPILOT_ALLOC_STATS_FILE");
+  /* It is written after the statistics. */
+  const char *profile = getenv("NUMAPILOT_ALLOC_PROFILE");
   CHECK(path);
   pid_t child = in_child ? fork_child() : 0;
   if (child > 0) {
@@ -128,7 +130,7 @@ static void signalled(int in_child) {
     return;
   }
   CHECK(kill(getpid(), SIGUSR2) == 0);
-  while (access(path, F_OK) != 0) {
+  while (access(path, F_OK) != 0 || (profile && access(profile, F_OK) != 0)) {
     /* The thread waits for work, or the caller takes the slow path. */
     if (in_child) free(malloc(1 << 20));
     else usleep(1000);
