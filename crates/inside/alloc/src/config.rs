@@ -3,6 +3,7 @@
 //! that.
 
 use core::ffi::{CStr, c_char};
+use core::fmt;
 
 use numapilot_bind::env::{
     ALLOC_BACKGROUND_THREAD, ALLOC_HARDEN, ALLOC_LARGE, ALLOC_ORIGIN, ALLOC_PROFILE,
@@ -139,23 +140,18 @@ fn asked_for(variables: &Variables) -> Config {
 
 /// Reports requests for what this copy of the allocator was built without, and drops them.
 fn refuse_left_out(variables: &Variables, config: &mut Config) {
-    let names = [
-        (HARDEN, "harden", &[ALLOC_HARDEN][..]),
-        (STATISTICS, "statistics", &[ALLOC_STATS, ALLOC_STATS_SIGNAL]),
-        (PROFILE, "profile", &[ALLOC_PROFILE]),
+    let requests = [
+        (ALLOC_HARDEN, HARDEN, "harden"),
+        (ALLOC_STATS, STATISTICS, "statistics"),
+        (ALLOC_STATS_SIGNAL, STATISTICS, "statistics"),
+        (ALLOC_PROFILE, PROFILE, "profile"),
     ];
-    for (_, feature, names) in names.iter().filter(|(is_built, ..)| !is_built) {
-        for name in *names {
-            if let Some(value) = variables.get(name) {
-                let value = value.to_str().unwrap_or("(not text)");
-                complain(format_args!(
-                    "{name}={value} is ignored: the program contains numapilot-alloc without the \
-                     feature {feature}"
-                ));
-            }
+    for (name, is_built, feature) in requests {
+        if !is_built && let Some(value) = variables.get(name) {
+            let without = "the program contains numapilot-alloc without the feature";
+            ignored(name, value, format_args!("{without} {feature}"));
         }
     }
-    config.harden &= HARDEN;
     if !STATISTICS {
         (config.stats, config.stats_signal) = (None, None);
     }
@@ -229,7 +225,7 @@ fn has_more_rights() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-fn ignored(name: &str, value: &CStr, cause: &str) {
+fn ignored(name: &str, value: &CStr, cause: impl fmt::Display) {
     let value = value.to_str().unwrap_or("(not text)");
     complain(format_args!("{name}={value} is ignored: {cause}"));
 }

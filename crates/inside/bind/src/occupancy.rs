@@ -1,12 +1,11 @@
 //! The occupancy table: how many threads are pinned to which CPU, in all processes of a target.
 //!
-//! A new thread takes the least occupied CPU of its list. Of several, it takes its creator's, or else
-//! the first one: once all CPUs are taken, a thread that waits for its successor does not need its
-//! CPU, and its memory is there. While no thread
-//! ends, that is the round robin of numalloc section 3.2 ("node-interleaved binding": the next
-//! thread gets the next node). When threads end it is better: with a plain counter, short-lived
-//! threads push long-lived ones onto every second CPU; the table fills the gaps that ended threads
-//! leave.
+//! A new thread takes the least occupied CPU of its list. Of several, it takes its creator's, or
+//! else the first one: once all CPUs are taken, a thread that waits for its successor does not need
+//! its CPU, and its memory is there. While no thread ends, that is the round robin of numalloc
+//! section 3.2 ("node-interleaved binding": the next thread gets the next node). When threads end
+//! it is better: with a plain counter, short-lived threads push long-lived ones onto every second
+//! CPU; the table fills the gaps that ended threads leave.
 //!
 //! The CPU of the main thread of a killed process is given back when later processes start (see
 //! [`OccupancyTable::clear_dead`]). Its other threads stay counted, which for them is no worse than
@@ -95,8 +94,8 @@ impl OccupancyTable {
         self.tally[event as usize].fetch_add(1, Relaxed);
     }
 
-    /// Takes the least occupied of these CPUs; of several `preferred`, if it is one of them, or else
-    /// the first. Returns `None` without CPUs.
+    /// Takes the least occupied of these CPUs; of several `preferred`, if it is one of them, or
+    /// else the first. Returns `None` without CPUs.
     pub fn take_cpu(&self, cpus: &[u16], preferred: Option<u16>) -> Option<u16> {
         loop {
             let mut best: Option<(u16, u32)> = None;

@@ -25,7 +25,7 @@ mod snapshot;
 pub use counters::CpuCounters;
 pub use kinds::{Mode, Scalar, Vector};
 pub use latency::LatencyBuckets;
-pub use mark::{CALL, Mark, MarkKind, NAME_BYTES, is_call};
+pub use mark::{CALL, Mark, MarkKind, NAME_BYTES, WHOLE_NAME, is_call};
 pub use pmu::{Link, Pmu, PmuError};
 pub use ring::{Level, Reader, Record, Ring};
 pub use samplers::Samplers;

@@ -18,6 +18,9 @@
 /// Bytes of a region's name.
 pub const NAME_BYTES: usize = 64;
 
+/// The name of the region that is the whole run ([`Mark::WHOLE`]).
+pub const WHOLE_NAME: &str = "all";
+
 const SIGNATURE: u32 = 0x4e50_0000;
 /// The displacement of the NOP by which the guest's process 1 calls the host.
 pub const CALL: u32 = 0x4e43_0000;

@@ -1,7 +1,7 @@
 //! Regions of interest: turns the marks that a program executes into a report of the counts between
 //! them.
 
-use numapilot_lab_pmu::{Mark, MarkKind, Mode, Scalar, Snapshot, Vector};
+use numapilot_lab_pmu::{Mark, MarkKind, Mode, Scalar, Snapshot, Vector, WHOLE_NAME};
 
 use crate::{Counts, LinkTraffic, NodeTraffic, Region, Report};
 
@@ -37,7 +37,7 @@ struct State {
 /// the PMU ([`Pmu::mark_name`](numapilot_lab_pmu::Pmu::mark_name)).
 fn name_of(mark: Mark, mailbox: &str) -> String {
     match mark.slot {
-        Mark::WHOLE => "all".to_owned(),
+        Mark::WHOLE => WHOLE_NAME.to_owned(),
         Mark::WORK => "work".to_owned(),
         Mark::PROGRAM => "program".to_owned(),
         Mark::NAMED if !mailbox.is_empty() => mailbox.to_owned(),

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use numapilot_observe::lab::{LabPmu, MarkKind, NAME_BYTES};
+use numapilot_observe::lab::{LabPmu, MarkKind, NAME_BYTES, WHOLE_NAME};
 
 /// Arguments of `lab mark`.
 #[derive(clap::Args)]
@@ -16,9 +16,6 @@ pub struct Args {
     /// Name of the region.
     name: String,
 }
-
-/// The name of the region that is the whole run.
-const WHOLE: &str = "all";
 
 /// Whether a region begins or ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -31,8 +28,8 @@ enum What {
 
 impl Args {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        if ["", WHOLE].contains(&self.name.as_str()) {
-            bail!("'{}' cannot be the name of a region; {WHOLE} is the whole run", self.name);
+        if ["", WHOLE_NAME].contains(&self.name.as_str()) {
+            bail!("'{}' cannot be the name of a region; {WHOLE_NAME} is the whole run", self.name);
         }
         if self.name.len() > NAME_BYTES {
             bail!(

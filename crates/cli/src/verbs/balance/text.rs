@@ -275,7 +275,7 @@ impl Output {
     pub fn end(&self, lost: u64) {
         if self.intervals == 0 {
             self.say(
-                "the program ended before the first interval (--interval), so nothing was moved",
+                "it ended before the first interval (--interval) was over, so nothing was moved",
             );
             return;
         }

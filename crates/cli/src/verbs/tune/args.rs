@@ -18,7 +18,8 @@ A plan is one way to run the program: an allocator, a placement of threads and m
 of huge pages and AutoNUMA. The default is the plan that changes nothing.\n\n\
 First the default runs against itself (noise). If there are many plans, a few runs of each level \
 estimate the effect of every setting (screening). Then the most promising plans race: they run in \
-rounds, in random order, and a plan leaves when its confidence interval shows that another is better. The winner and the default continue until the gain is known precisely.\n\n\
+rounds, in random order, and a plan leaves when its confidence interval shows that another is \
+better. The winner and the default continue until the gain is known precisely.\n\n\
 Ctrl-C prints what is known so far and exits with 130 (SIGTERM: 143, SIGHUP: 129); a second one ends \
 at once. Results are on disk after every run; --resume continues the search.\n\n\
 Examples:\n  numapilot tune -- ./query --threads 16\n  \

@@ -4,8 +4,8 @@
 //! faults of small pages take 0.8 ms. A huge page takes 8 ms if the kernel makes it by compaction
 //! during the fault, or if a hypervisor must find memory for it. No file shows this in advance, so
 //! first touches are timed, in the thread's own CPU time, which other programs do not disturb.
-//! While huge pages cost four times as much as small ones for the same memory, chunks keep small pages. Huge
-//! pages are tried again at intervals that grow the longer this lasts.
+//! While huge pages cost four times as much as small ones for the same memory, chunks keep small
+//! pages. Huge pages are tried again at intervals that grow the longer this lasts.
 //!
 //! The thread that takes the first span of a 2 MiB chunk touches it, under the lock of the page
 //! heap. So no two threads clear a huge page for the same chunk, and this happens only where spans

@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use numapilot_lab_pmu::{MarkKind, NAME_BYTES};
+pub use numapilot_lab_pmu::{MarkKind, NAME_BYTES, WHOLE_NAME};
 use numapilot_lab_pmu::{PCI_DEVICE, PCI_VENDOR, Pmu, PmuError, Scalar, Snapshot, Vector};
 use numapilot_sys::mark;
 use numapilot_sys::shared::SharedWords;

@@ -3,8 +3,8 @@
 //! The emulator reports physical addresses but not page sizes. A huge page is recognised by two
 //! different 4 KiB pages of a 2 MiB region whose virtual and physical addresses agree in the lower
 //! 21 bits; each would agree by chance once in 512 times. This costs one 4 KiB miss for each huge
-//! page and CPU. 4 KiB pages that the kernel happens to allocate in the order and alignment of a huge page
-//! count as one.
+//! page and CPU. 4 KiB pages that the kernel happens to allocate in the order and alignment of a
+//! huge page count as one.
 //!
 //! All kernel addresses are treated as mapped by 2 MiB pages, as they are in the kernel's direct
 //! map of all memory, and have TLB entries of their own. The number of these entries is not scaled,

@@ -1,7 +1,7 @@
 //! `alloc-cells`: a simulation whose threads own the objects of their part, as in PARSEC's
 //! fluidanimate, on which numalloc reports its results. Each thread allocates particles in cells of
-//! its own, and updates them in phases that end at barriers. It replaces some in each step, and reads
-//! those at the border of its neighbour's part.
+//! its own, and updates them in phases that end at barriers. It replaces some in each step, and
+//! reads those at the border of its neighbour's part.
 
 use std::hint::black_box;
 use std::sync::{Barrier, PoisonError, RwLock};

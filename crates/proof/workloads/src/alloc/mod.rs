@@ -4,8 +4,9 @@
 //! memory over requested memory); numalloc 4.3, which names four programs of the Hoard suite and
 //! describes what they test (`alloc-threadtest`, `alloc-larson` after Larson and Krishnan 1998,
 //! `alloc-cache-scratch`, `alloc-cache-thrash`). The other benchmarks are patterns that these leave
-//! out: frees by another thread, private heaps with barriers, growth, big blocks, lifetimes and sizes
-//! that shift, and what happens after the work ([`memory_return`]). All are written from these descriptions.
+//! out: frees by another thread, private heaps with barriers, growth, big blocks, lifetimes and
+//! sizes that shift, and what happens after the work ([`memory_return`]). All are written from
+//! these descriptions.
 //!
 //! Every object holds a tag that depends on its number. The tag is read back before the object is
 //! freed. The checksum over all tags is computed a second time without the objects.
