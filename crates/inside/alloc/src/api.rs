@@ -3,7 +3,6 @@
 //! The fast paths are designed together with their machine code. The tests step the library through
 //! them and compare each instruction count with a table.
 
-use core::arch::asm;
 use core::hint::black_box;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering;
@@ -14,8 +13,9 @@ use crate::central::magazine::Magazine;
 use crate::decay;
 use crate::large::{self, Block};
 use crate::layout::address_space::AddressSpace;
+use crate::layout::class_map::{Entry, FOREIGN};
 use crate::layout::size_class::{self, PAGE, PAGE_SHIFT, QUANTUM, SMALL_MAX};
-use crate::os::report;
+use crate::os::{prefetch, report};
 use crate::telemetry::{profile, statistics};
 use crate::threads::{self, tls, without_cache};
 use crate::{config, global, lifecycle, sampling};
@@ -67,7 +67,7 @@ fn pop<N: NoMemory>(bin: usize) -> *mut u8 {
 /// A bin by its number, which is twice that of its class, so no multiplication is needed.
 ///
 /// # Safety
-/// `bins` belongs to the thread, and the bin exists.
+/// `bins` belongs to the thread, and the bin exists or lies in the zeroes after the bins.
 #[inline(always)]
 unsafe fn bin_of(bins: *mut Bins, bin: usize) -> *const Bin {
     // SAFETY: a field's address; a bin is two words.
@@ -79,7 +79,7 @@ const _: () = assert!(size_of::<Bin>() == 2 * size_of::<usize>());
 #[cold]
 #[inline(never)]
 fn refill<N: NoMemory>(bin: usize) -> *mut u8 {
-    let size = size_class::of_bin(bin).size as usize;
+    let size = size_class::size_of_bin(bin);
     let found = slow_path(|space, cache| {
         if cache.countdown.is_due(size) {
             return (large::allocate(space, cache.node(), size, QUANTUM).start, true);
@@ -175,7 +175,10 @@ pub unsafe fn release(object: *mut u8) {
     // the two words of a bin.
     unsafe {
         match quantum_of(bins, object) {
-            Some(quantum) => push(bins, bin_at(bins, quantum), object),
+            Some(quantum) => {
+                let entry = entry_at(bins, quantum);
+                push(bins, entry.difference((*bins).mask.get()), object);
+            }
             None => release_elsewhere(object),
         }
     }
@@ -199,63 +202,69 @@ unsafe fn quantum_of(bins: *mut Bins, object: *mut u8) -> Option<usize> {
     }
 }
 
-/// The bin of the object at a quantum; 0 for a large block.
+/// What lies at a quantum.
 ///
 /// # Safety
 /// `bins` belongs to the thread, and `quantum` is below its limit.
 #[inline(always)]
-unsafe fn bin_at(bins: *mut Bins, quantum: usize) -> usize {
+unsafe fn entry_at(bins: *mut Bins, quantum: usize) -> Entry {
     // SAFETY: the map covers the payload.
-    usize::from(unsafe {
-        *(*bins).map.get().add(quantum >> (PAGE_SHIFT - QUANTUM.trailing_zeros()))
-    })
+    unsafe { &*(*bins).map.get().add(quantum >> (PAGE_SHIFT - QUANTUM.trailing_zeros())) }.get()
 }
 
 /// # Safety
-/// As [`release`], and `bin` is that of the object, which belongs to the home node.
+/// As [`release`]. The object belongs to the home node, and `difference` is that of its entry and
+/// the thread's mask.
 #[inline(always)]
-unsafe fn push(bins: *mut Bins, bin: usize, object: *mut u8) {
-    // SAFETY: by contract; see `release`.
+unsafe fn push(bins: *mut Bins, difference: usize, object: *mut u8) {
+    // SAFETY: by contract; see `release`. The difference is a bin of the thread, or leads into the
+    // zeroes after them.
     unsafe {
-        let slot = bin_of(bins, bin);
+        let slot = bin_of(bins, difference);
         let top = (*slot).top.load(Ordering::Relaxed);
         if top == (*slot).end.get() {
-            return release_slowly(object, bin);
+            return release_slowly(object, difference, bins);
         }
         bins::refuse_newest(top, object);
-        fetch_to_write(object);
+        // The thread that allocates it next, soon, will write there, and this is the last moment
+        // before that at which its address is known.
+        prefetch::to_write(object);
         Magazine::put(top, object);
         (*slot).top.store(top.add(1), Ordering::Relaxed);
     }
 }
 
-/// Prefetches an object's first line for writing. The thread that allocates it next, soon, will
-/// write there, and this is the last moment before that at which its address is known. Never
-/// faults.
-#[inline(always)]
-fn fetch_to_write(object: *mut u8) {
-    // SAFETY: a hint, which changes nothing, for any address.
-    #[cfg(target_arch = "x86_64")]
+/// Frees an object of the home node for which there was no room where its difference leads. Some
+/// programs free many objects of other owners, so these have a short path.
+///
+/// # Safety
+/// As [`push`].
+#[inline(never)]
+unsafe fn release_slowly(object: *mut u8, difference: usize, bins: *mut Bins) {
+    // SAFETY: by contract.
     unsafe {
-        asm!("prefetchw [{0}]", in(reg) object, options(readonly, nostack, preserves_flags));
+        if difference >= FOREIGN
+            && let Some(quantum) = quantum_of(bins, object)
+            && (*ThreadCache::of(bins)).collect_fast(entry_at(bins, quantum).owner(), object)
+        {
+            return;
+        }
     }
-    // SAFETY: as above.
-    #[cfg(target_arch = "aarch64")]
-    unsafe {
-        asm!("prfm pstl1keep, [{0}]", in(reg) object, options(readonly, nostack, preserves_flags));
-    }
+    release_with_cache(object);
 }
 
+/// Frees an object, or a block, of the home node.
 #[cold]
 #[inline(never)]
-fn release_slowly(object: *mut u8, bin: usize) {
+fn release_with_cache(object: *mut u8) {
     let sample = slow_path(|space, cache| {
         decay::pace(space, cache);
-        if bin == 0 {
+        let entry = space.entry_of(object as usize);
+        if entry == Entry::NONE {
             return large::free(space, object);
         }
         // SAFETY: the fast path found that the object belongs to the node of the cache.
-        unsafe { cache.take_back(space, bin, object) };
+        unsafe { cache.take_back(space, entry, object) };
         0
     });
     forget(sample.unwrap_or_default());
@@ -276,9 +285,8 @@ fn release_elsewhere(object: *mut u8) {
     if !address.is_multiple_of(QUANTUM) {
         report::bad_free(address, report::MISALIGNED);
     }
-    // SAFETY: the address lies in the payload.
-    let bin = usize::from(unsafe { *space.map(space.page_of(address)) });
-    if bin == 0 {
+    let entry = space.entry_of(address);
+    if entry == Entry::NONE {
         let sample = slow_path(|space, _| large::free(space, object));
         return forget(sample.unwrap_or_else(|| large::free(space, object)));
     }
@@ -286,9 +294,9 @@ fn release_elsewhere(object: *mut u8) {
         decay::pace(space, cache);
         if home == cache.node() {
             // SAFETY: just compared.
-            unsafe { cache.take_back(space, bin, object) };
+            unsafe { cache.take_back(space, entry, object) };
         } else {
-            cache.collect(space, home, bin / 2, object);
+            cache.collect(space, home, entry.class(), object);
         }
     });
     if done.is_none() {
@@ -329,10 +337,9 @@ pub unsafe fn usable_size(object: *mut u8) -> usize {
     else {
         report::bad_free(object as usize, report::FOREIGN);
     };
-    // SAFETY: the address lies in the payload.
-    match unsafe { *space.map(space.page_of(object as usize)) } {
+    match space.entry_of(object as usize).class() {
         0 => large::usable_size(space, object),
-        bin => size_class::of_bin(usize::from(bin)).size as usize,
+        class => size_class::TABLE[class].size as usize,
     }
 }
 
@@ -348,11 +355,11 @@ pub unsafe fn reallocate<N: NoMemory>(object: *mut u8, size: usize, align: usize
     // SAFETY: as in `release`.
     unsafe {
         if let Some(quantum) = quantum_of(bins, object) {
-            let bin = bin_at(bins, quantum);
+            let bin = entry_at(bins, quantum).bin();
             if bin == 0 {
                 return reallocate_large::<N>(object, size, align);
             }
-            if stays(size_class::of_bin(bin).size as usize, size) {
+            if stays(size_class::size_of_bin(bin), size) {
                 return object;
             }
         }

@@ -61,7 +61,8 @@ pub const TABLE: &[Variable] = &[
     Variable {
         name: ALLOC_ORIGIN,
         format: "0 or 1",
-        meaning: "whether an object that is freed on another node returns to its home node; 1",
+        meaning: "whether an object that is freed on another node, or by another thread, returns \
+                  there; 1",
     },
     Variable {
         name: ALLOC_SHARING,

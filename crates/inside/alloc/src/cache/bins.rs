@@ -3,6 +3,8 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
+use crate::central::magazine::Magazine;
+use crate::layout::class_map::{self, FOREIGN_END, Owner};
 use crate::layout::size_class::CLASSES;
 use crate::os::report;
 
@@ -14,10 +16,19 @@ pub struct Bins {
     /// Quanta (16 bytes) of that payload; 0 sends every free to the slow path.
     pub limit: Cell<usize>,
     /// Class map of that payload.
-    pub map: Cell<*const u8>,
+    pub map: Cell<*const class_map::Slot>,
+    /// The mask of the cache as an owner ([`Owner::mask`]).
+    pub mask: Cell<usize>,
     /// A bin for each class. Class 0 always has an equal top and end.
     pub classes: [Bin; CLASSES],
 }
+
+/// Bytes of a cache's bins with the zeroes that follow them. A free looks for a bin at the
+/// difference of an object's entry in the class map and the mask. For another owner's object, it
+/// lies among the zeroes, where top and end are equal, so that no further comparison is needed.
+/// Memory that is only read takes none.
+pub const BINS_BYTES: usize =
+    core::mem::offset_of!(Bins, classes) + (FOREIGN_END + 2) * size_of::<usize>();
 
 /// The active magazine of a class.
 #[repr(C)]
@@ -41,6 +52,29 @@ impl Bin {
         self.top.load(Ordering::Relaxed)
     }
 
+    /// Puts an object into the magazine, if it has room.
+    #[inline]
+    pub fn push(&self, object: *mut u8) -> bool {
+        let top = self.top();
+        if top == self.end.get() {
+            return false;
+        }
+        // SAFETY: below the end there is room.
+        unsafe { self.push_at(top, object) };
+        true
+    }
+
+    /// Puts an object into the magazine.
+    ///
+    /// # Safety
+    /// `top` is that of the bin, which belongs to the thread, and below its end.
+    #[inline(always)]
+    pub unsafe fn push_at(&self, top: *mut *mut u8, object: *mut u8) {
+        // SAFETY: by contract.
+        unsafe { Magazine::put(top, object) };
+        self.top.store(top.wrapping_add(1), Ordering::Relaxed);
+    }
+
     /// Makes a magazine the active one.
     pub fn set(&self, top: *mut *mut u8, end: *mut *mut u8) {
         self.top.store(top, Ordering::Relaxed);
@@ -62,6 +96,7 @@ pub static EMPTY: Bins = Bins {
     base: Cell::new(0),
     limit: Cell::new(0),
     map: Cell::new(core::ptr::null()),
+    mask: Cell::new(Owner::NONE.mask()),
     classes: [const { Bin::none() }; CLASSES],
 };
 

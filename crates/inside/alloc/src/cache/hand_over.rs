@@ -4,6 +4,7 @@
 use crate::central::magazine::Magazine;
 use crate::central::node_state::{NodeState, Shard};
 use crate::layout::address_space::AddressSpace;
+use crate::layout::class_map::Owner;
 use crate::layout::size_class;
 use crate::os::decay_request;
 use crate::slab::give_back;
@@ -12,7 +13,7 @@ use crate::slab::give_back;
 const MANY: u32 = 32;
 
 /// Most magazines in an inbox, 64 MiB of objects. Objects beyond that go to their spans at once.
-const INBOX: u32 = 1024;
+pub const INBOX: u32 = 1024;
 
 /// Gives a magazine to a shard of its class, or an empty one to the empty magazines.
 ///
@@ -51,10 +52,11 @@ pub unsafe fn send_home(
     magazine: *mut Magazine,
     objects: usize,
 ) {
-    if node.inbox.0.depth(space) >= INBOX {
+    let inbox = node.inbox(Owner::NONE);
+    if inbox.depth(space) >= INBOX {
         return give_back::return_magazine(space, node.number, magazine, objects);
     }
     // SAFETY: by contract.
-    unsafe { node.inbox.0.give(space, magazine, objects) };
+    unsafe { inbox.give(space, magazine, objects) };
     decay_request::raise();
 }

@@ -3,6 +3,7 @@
 
 pub mod bins;
 mod cold;
+pub mod foreign;
 pub mod hand_over;
 mod outbound;
 pub mod overflow;

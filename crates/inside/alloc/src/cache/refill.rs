@@ -2,13 +2,19 @@
 
 use core::ptr::null_mut;
 
+use crate::cache::hand_over;
 use crate::cache::thread_cache::ThreadCache;
 use crate::central::magazine::Magazine;
 use crate::central::node_state::NodeState;
 use crate::config;
 use crate::layout::address_space::AddressSpace;
+use crate::layout::class_map::Owner;
 use crate::layout::size_class;
+use crate::os::prefetch;
 use crate::slab::{harden, spans};
+
+/// Magazines in an inbox that are left to its owner.
+const WAITING: u32 = 16;
 
 impl ThreadCache {
     /// An object of the class when the active magazine has none; null if there is no memory.
@@ -22,11 +28,16 @@ impl ThreadCache {
             self.replace_active(space, class, magazine, objects);
         } else if config::get().is_hardened() {
             return harden::allocate(space, self.node(), class);
+        } else if self.drain(space, class, self.owner, 0) {
+            // What other threads returned is in the active magazine.
         } else if let Some((magazine, objects)) =
             NodeState::of(space, self.node()).take(space, self.shard_of(class))
         {
             self.replace_active(space, class, magazine, objects);
-        } else if !self.drain_inbox(space, class) && !self.carve(space, class) {
+        } else if !self.drain(space, class, Owner::NONE, 0)
+            && !self.drain_others(space, class)
+            && !self.carve(space, class)
+        {
             return spans::take_one(space, self.node(), class);
         }
         self.pop(class).unwrap_or(null_mut())
@@ -58,25 +69,70 @@ impl ThreadCache {
         self.activate(class, magazine, objects);
     }
 
-    /// Takes objects that threads of other nodes sent home, until there is one of this class.
-    fn drain_inbox(&self, space: &AddressSpace, class: usize) -> bool {
-        let node = NodeState::of(space, self.node());
-        while let Some((magazine, objects)) = node.inbox.0.take(space) {
-            for index in 1..=objects {
-                // SAFETY: the magazine is ours and has that many objects.
-                let object = unsafe { *Magazine::word(magazine, index) };
-                // SAFETY: objects in magazines are small.
-                let bin = unsafe { *space.map(space.page_of(object as usize)) };
-                self.put(space, usize::from(bin) / 2, object);
+    /// Takes objects from owners who do not fetch them, rather than new memory.
+    fn drain_others(&self, space: &AddressSpace, class: usize) -> bool {
+        let mut owners = NodeState::of(space, self.node()).owners();
+        owners.any(|owner| self.drain(space, class, owner, WAITING))
+    }
+
+    /// Takes objects that were sent to an owner, or to the node, until there is one of this class
+    /// or so many magazines are left.
+    fn drain(&self, space: &AddressSpace, class: usize, owner: Owner, left: u32) -> bool {
+        let inbox = NodeState::of(space, self.node()).inbox(owner);
+        while inbox.depth(space) > left
+            && let Some((magazine, objects)) = inbox.take(space)
+        {
+            Magazine::fetch(magazine);
+            // SAFETY: the magazine is ours and has that many objects.
+            unsafe {
+                if Magazine::class(space, magazine, objects) == Some(class) {
+                    self.replace_active(space, class, magazine, objects);
+                    self.fetch_active(class, objects);
+                    return true;
+                }
+                self.keep_objects(space, magazine, objects);
             }
-            // SAFETY: nothing refers to it.
-            unsafe { self.keep_empty(space, magazine) };
             // SAFETY: below the top there is an object, or the NULL of word 0.
             if !unsafe { *self.bins.classes[class].top().sub(1) }.is_null() {
                 return true;
             }
         }
         false
+    }
+
+    /// Prefetches the objects in the active magazine, which the thread will write to soon and which
+    /// other threads may have used last.
+    fn fetch_active(&self, class: usize, objects: usize) {
+        let top = self.bins.classes[class].top();
+        for back in 1..=objects {
+            // SAFETY: below the top there are that many objects.
+            prefetch::to_write(unsafe { *top.sub(back) });
+        }
+    }
+
+    /// Keeps a magazine with objects of any class, or puts them into those of their class.
+    ///
+    /// # Safety
+    /// The magazine belongs to the caller alone and has that many objects of this node.
+    pub(super) unsafe fn keep_objects(
+        &self,
+        space: &AddressSpace,
+        magazine: *mut Magazine,
+        objects: usize,
+    ) {
+        // SAFETY: by contract.
+        if let Some(class) = unsafe { Magazine::class(space, magazine, objects) } {
+            let (node, shard) = (NodeState::of(space, self.node()), self.shard_of(class));
+            // SAFETY: by contract.
+            return unsafe { hand_over::to_depot(space, node, shard, magazine, objects) };
+        }
+        for index in 1..=objects {
+            // SAFETY: by contract.
+            let object = unsafe { *Magazine::word(magazine, index) };
+            self.put(space, space.entry_of(object as usize).class(), object);
+        }
+        // SAFETY: by contract; nothing refers to it.
+        unsafe { self.keep_empty(space, magazine) };
     }
 
     /// Fills the active magazine with objects that are in no magazine, or that are new.
@@ -97,7 +153,7 @@ impl ThreadCache {
             let room = unsafe { Magazine::words(active, info.magazine as usize) };
             let mut bag = self.bag.get();
             let own = (!config::get().sharing).then_some(&mut bag);
-            match spans::take(space, self.node(), class, room, own) {
+            match spans::take(space, self.node(), (class, self.owner), room, own) {
                 spans::Taken::Objects(count) => objects = count,
                 spans::Taken::Span(start) => {
                     cold.set_fresh(start..start + info.capacity as usize * size);

@@ -2,12 +2,14 @@
 
 use core::ops::Deref;
 
+use crate::cache::bins::{BINS_BYTES, Bins};
 use crate::cache::overflow::Overflow;
 use crate::cache::thread_cache::ThreadCache;
 use crate::central::magazine;
 use crate::central::node_state::{NodeState, SHARDS};
 use crate::central::stack::Depot;
 use crate::layout::address_space::{AddressSpace, SLOT};
+use crate::layout::class_map::Owner;
 use crate::os::lock::Lock;
 
 /// All state of a node. All zeroes until [`Self::start_all`].
@@ -17,6 +19,18 @@ pub struct NodeCaches {
     list: Lock<List>,
 }
 
+/// The memory of a cache, except for the zeroes that follow it.
+#[repr(C)]
+struct CacheMemory {
+    overflow: Overflow,
+    cache: ThreadCache,
+}
+
+const _: () = assert!(
+    core::mem::offset_of!(CacheMemory, cache) + size_of::<ThreadCache>()
+        == size_of::<CacheMemory>()
+);
+
 /// The caches of one node.
 #[repr(C)]
 struct List {
@@ -24,8 +38,6 @@ struct List {
     spare: *mut ThreadCache,
     /// All caches that were ever made.
     all: *mut ThreadCache,
-    /// Their number.
-    count: usize,
 }
 
 // SAFETY: caches are shared memory of the process; the lock decides who may access one.
@@ -73,17 +85,20 @@ impl NodeCaches {
             list.spare = unsafe { (*spare).next_spare.get() };
             return Some(spare);
         }
-        let bytes = size_of::<ThreadCache>() + size_of::<Overflow>();
+        let bytes = size_of::<CacheMemory>() + BINS_BYTES - size_of::<Bins>();
         let slot = self.take_slots(space, bytes.div_ceil(SLOT) as u32)?;
-        let cache: *mut ThreadCache = magazine::at(space, slot).cast();
-        // SAFETY: fresh memory of zeroes, large enough for both and aligned to a slot.
+        let memory: *mut CacheMemory = magazine::at(space, slot).cast();
+        // SAFETY: fresh memory of zeroes, large enough and aligned to a slot.
+        let cache = unsafe { &raw mut (*memory).cache };
+        let number = self.count_cache();
+        // SAFETY: as above.
         unsafe {
             (*cache).next = list.all;
-            (*cache).overflow = cache.add(1).cast();
-            (*cache).shard = list.count % SHARDS;
+            (*cache).overflow = &raw const (*memory).overflow;
+            (*cache).shard = number % SHARDS;
+            (*cache).owner = Owner::of_cache(number);
         }
         list.all = cache;
-        list.count += 1;
         Some(cache)
     }
 

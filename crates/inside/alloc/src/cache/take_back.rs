@@ -1,4 +1,5 @@
-//! Free when the active magazine of a class is full.
+//! Free where the fast path has no room: the active magazine of the class is full, or the object
+//! has another owner.
 
 use crate::cache::bins::refuse_newest;
 use crate::cache::hand_over;
@@ -7,21 +8,25 @@ use crate::central::magazine::Magazine;
 use crate::central::node_state::NodeState;
 use crate::config;
 use crate::layout::address_space::AddressSpace;
+use crate::layout::class_map::Entry;
 use crate::os::decay_request;
 use crate::slab::give_back;
 
 impl ThreadCache {
-    /// Takes back an object of this node for which the active magazine may have no room.
+    /// Takes back an object of this node.
     ///
     /// # Safety
-    /// `object` has the bin's class and belongs to this cache's node.
-    pub unsafe fn take_back(&self, space: &AddressSpace, bin: usize, object: *mut u8) {
+    /// The object is no longer used, has this class and owner, and belongs to this cache's node.
+    pub unsafe fn take_back(&self, space: &AddressSpace, entry: Entry, object: *mut u8) {
+        let class = entry.class();
         if config::get().is_hardened() {
             give_back::return_objects(space, self.node(), &[object]);
+        } else if self.returns(entry) {
+            self.collect_foreign(space, entry, object);
         } else {
             // SAFETY: the thread's own words.
-            unsafe { refuse_newest(self.bins.classes[bin / 2].top(), object) };
-            self.put(space, bin / 2, object);
+            unsafe { refuse_newest(self.bins.classes[class].top(), object) };
+            self.put(space, class, object);
         }
     }
 
@@ -56,7 +61,7 @@ impl ThreadCache {
     ///
     /// # Safety
     /// The magazine belongs to the caller alone, with objects of this node and class.
-    unsafe fn put_by(
+    pub(super) unsafe fn put_by(
         &self,
         space: &AddressSpace,
         class: usize,
@@ -66,10 +71,12 @@ impl ThreadCache {
         let overflow = self.overflow();
         // SAFETY: by contract.
         unsafe {
-            if overflow.has_room(space, class) {
+            if objects > 0 && overflow.has_room(space, class) {
                 overflow.keep(space, class, magazine, objects);
             } else {
-                decay_request::raise();
+                if objects > 0 {
+                    decay_request::raise();
+                }
                 let shard = self.shard_of(class);
                 hand_over::to_depot(
                     space,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  bins (hot)            cold                   overflow      shared by the node
-//!  | top | limit | ...   | reserve | fresh .. | | stack ..|   depot of the class, inbox, page heap
+//!  | top | limit | ...   | reserve | fresh .. | | stack ..|   depots of the class, inboxes, page heap
 //!    active magazine       second magazine        more
 //! ```
 //!
@@ -11,20 +11,21 @@
 //! thread's overflow. If that is empty (or full), a shard of the node's depot is used, the thread's
 //! own first. So a thread that alternates between allocating and freeing keeps to itself, whatever
 //! the pattern. Objects of other nodes are collected and sent home, a magazine at a time
-//! (origin-aware memory, numalloc section 3.3).
+//! (origin-aware memory, numalloc section 3.3), and so are small objects of other threads
+//! ([`crate::cache::foreign`]).
 
 use core::cell::Cell;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-use crate::cache::bins::{Bins, NO_MAGAZINE};
+use crate::cache::bins::{Bin, Bins, NO_MAGAZINE};
 use crate::cache::cold::Cold;
-use crate::cache::hand_over;
 use crate::cache::overflow::Overflow;
 use crate::central::magazine::{self, Magazine};
 use crate::central::node_state::{NodeState, Shard};
 use crate::config;
 use crate::layout::address_space::AddressSpace;
+use crate::layout::class_map::{OWNERS, Owner};
 use crate::layout::node_map::MAX_NODES;
 use crate::layout::size_class::{self, CLASSES, MAGAZINE_MAX, QUANTUM};
 use crate::page_heap::run::Run;
@@ -34,11 +35,9 @@ use crate::slab::{give_back, spans};
 /// A thread's cache. All zeroes until [`Self::start`].
 ///
 /// Its thread uses shared references, because other threads read it meanwhile, to count its
-/// objects. The fields that they read are atomic.
+/// objects. The fields that they read are atomic. `BINS_BYTES - size_of::<Bins>()` zeroes follow it.
 #[repr(C)]
 pub struct ThreadCache {
-    /// The first field, so that a pointer to it is one to the cache.
-    pub bins: Bins,
     pub(super) cold: [Cold; CLASSES],
     /// Dense number of the home node.
     node: AtomicUsize,
@@ -67,6 +66,13 @@ pub struct ThreadCache {
     pub(super) bag: Cell<Run>,
     /// For each other node, where the next object to send home goes; null: no magazine.
     pub(super) outbound: [AtomicPtr<*mut u8>; MAX_NODES],
+    /// Who owns the spans that it takes.
+    pub owner: Owner,
+    /// For each other owner of this node, by number, the magazine in which its objects are
+    /// collected; all zeroes: none.
+    pub(super) foreign: [Bin; OWNERS],
+    /// The last field, because zeroes follow the bins.
+    pub bins: Bins,
 }
 
 /// Most empty magazines that a thread keeps: 128 KiB.
@@ -84,8 +90,15 @@ impl ThreadCache {
         self.calls.set(0);
         self.countdown.restart();
         self.bins.map.set(space.map(space.first_page(node)));
+        self.bins.mask.set(self.owner.mask());
         self.bins.classes.iter().for_each(|bin| bin.set(NO_MAGAZINE, NO_MAGAZINE));
         self.owned.store(true, Ordering::Relaxed);
+    }
+
+    /// The cache with these bins.
+    #[inline(always)]
+    pub fn of(bins: *mut Bins) -> *const Self {
+        bins.wrapping_byte_sub(core::mem::offset_of!(Self, bins)).cast()
     }
 
     /// Dense number of the home node.
@@ -114,27 +127,23 @@ impl ThreadCache {
     /// Gives all of its magazines to the node, when the thread ends or moves.
     pub fn flush(&self, space: &AddressSpace) {
         let node = NodeState::of(space, self.node());
+        self.return_foreign(space);
         for class in 1..CLASSES {
-            let shard = self.shard_of(class);
             if let Some(active) = self.active(class) {
                 let objects = Magazine::objects(active, self.bins.classes[class].top());
                 self.bins.classes[class].set(NO_MAGAZINE, NO_MAGAZINE);
                 // SAFETY: the bin no longer refers to it.
-                unsafe { hand_over::to_depot(space, node, shard, active, objects) };
+                unsafe { self.put_by(space, class, active, objects) };
             }
             let cold = &self.cold[class];
             let (reserve, objects) = cold.take_reserve();
             if !reserve.is_null() {
                 // SAFETY: nothing refers to it.
-                unsafe { hand_over::to_depot(space, node, shard, reserve, objects) };
+                unsafe { self.put_by(space, class, reserve, objects) };
             }
             let fresh = cold.fresh();
             cold.set_fresh(0..0);
             give_back::return_fresh(space, self.node(), class, fresh);
-            while let Some((magazine, objects)) = self.overflow().take(space, class) {
-                // SAFETY: the magazine was taken and is ours.
-                unsafe { hand_over::to_depot(space, node, shard, magazine, objects) };
-            }
         }
         let mut bag = self.bag.get();
         if bag.pages > 0 {
@@ -203,6 +212,11 @@ impl ThreadCache {
         if !cold.reserve.get().is_null() && cold.objects() == 0 {
             return Some(cold.reserve.replace(null_mut()));
         }
+        self.empty_for_any(space)
+    }
+
+    /// An empty magazine of the cache's or the node's.
+    pub(super) fn empty_for_any(&self, space: &AddressSpace) -> Option<*mut Magazine> {
         self.take_empty(space)
             .or_else(|| NodeState::of(space, self.node()).empty_magazine(space, self.shard))
     }
@@ -235,15 +249,7 @@ impl ThreadCache {
 
     /// Pushes an object, if the active magazine has room.
     pub(super) fn push(&self, class: usize, object: *mut u8) -> bool {
-        let bin = &self.bins.classes[class];
-        let top = bin.top();
-        if top == bin.end.get() {
-            return false;
-        }
-        // SAFETY: below the end there is room.
-        unsafe { Magazine::put(top, object) };
-        bin.top.store(top.wrapping_add(1), Ordering::Relaxed);
-        true
+        self.bins.classes[class].push(object)
     }
 
     /// Number of free objects of a class in the cache, for statistics. Its thread may be running,
@@ -261,4 +267,6 @@ impl ThreadCache {
     }
 }
 
-const _: () = assert!(core::mem::offset_of!(ThreadCache, bins) == 0);
+const _: () = assert!(
+    core::mem::offset_of!(ThreadCache, bins) + size_of::<Bins>() == size_of::<ThreadCache>()
+);

@@ -18,6 +18,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use crate::central::stack::Links;
 use crate::layout::address_space::{AddressSpace, SLOT};
 use crate::layout::size_class::MAGAZINE_MAX;
+use crate::os::prefetch;
 
 /// Words of a magazine.
 const WORDS: usize = MAGAZINE_MAX + 1;
@@ -89,6 +90,26 @@ impl Magazine {
             0 => null_mut(),
             number => at(space, number),
         }
+    }
+
+    /// Prefetches a magazine that another thread has used, all of its lines at once.
+    pub fn fetch(this: *mut Self) {
+        const LINE: usize = 64;
+        for line in (0..size_of::<Self>()).step_by(LINE) {
+            prefetch::to_write(this.wrapping_byte_add(line).cast());
+        }
+    }
+
+    /// The class of all objects in a magazine; `None` if they are of several.
+    ///
+    /// # Safety
+    /// The magazine belongs to the caller alone and has that many objects.
+    pub unsafe fn class(space: &AddressSpace, this: *mut Self, objects: usize) -> Option<usize> {
+        // SAFETY: by contract.
+        let words = unsafe { slice::from_raw_parts(Self::word(this, 1), objects) };
+        let mut classes = words.iter().map(|&object| space.entry_of(object as usize).class());
+        let first = classes.next()?;
+        classes.all(|class| class == first).then_some(first)
     }
 
     /// Objects below `top`.

@@ -1,12 +1,13 @@
 //! What a node's threads share: depots, inbox, and empty magazines.
 
 use core::ops::Deref;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::central::magazine::{self, Magazine};
 use crate::central::slots::Slots;
 use crate::central::stack::{Depot, Stack};
 use crate::layout::address_space::AddressSpace;
+use crate::layout::class_map::{OWNERS, Owner};
 use crate::layout::size_class::CLASSES;
 use crate::os::cache_line::CacheAligned;
 use crate::os::lock::Lock;
@@ -37,8 +38,11 @@ pub struct NodeState {
     region: Region,
     /// Full and partly full magazines, by class and shard.
     depots: [[CacheAligned<Depot>; SHARDS]; CLASSES],
-    /// Objects of this node that threads of other nodes freed, of any class.
-    pub inbox: CacheAligned<Depot>,
+    /// Objects of this node that other threads freed, of any class, by owner: 0 for those that
+    /// come from threads of other nodes, and that any thread of this node may take.
+    inboxes: [CacheAligned<Depot>; OWNERS],
+    /// Number of caches that were made on this node.
+    caches: AtomicUsize,
     /// Empty magazines, by shard.
     empties: [CacheAligned<Stack>; SHARDS],
     slots: Lock<Slots>,
@@ -139,10 +143,31 @@ impl NodeState {
         self.depots[class].iter().map(|depot| depot.0.objects(space)).sum()
     }
 
-    /// Its depots, class by class, and the inbox, because no thread of the node may ever take
+    /// The inbox of an owner; without an owner, that of the node.
+    #[inline]
+    pub fn inbox(&self, owner: Owner) -> &Depot {
+        &self.inboxes[owner.number()].0
+    }
+
+    /// The inboxes of the node and of its owners.
+    pub fn inboxes(&self) -> impl Iterator<Item = &Depot> {
+        [Owner::NONE].into_iter().chain(self.owners()).map(|owner| self.inbox(owner))
+    }
+
+    /// The owners of this node so far.
+    pub fn owners(&self) -> impl Iterator<Item = Owner> + use<> {
+        Owner::of_caches(self.caches.load(Ordering::Relaxed))
+    }
+
+    /// Counts a new cache; returns how many were made before.
+    pub fn count_cache(&self) -> usize {
+        self.caches.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Its depots, class by class, and the inboxes, because no thread of the node may ever take
     /// magazines from them.
     pub fn depots(&self) -> impl Iterator<Item = &Depot> {
-        self.depots[1..].iter().flatten().chain([&self.inbox]).map(|depot| &depot.0)
+        self.depots[1..].iter().flatten().map(|depot| &depot.0).chain(self.inboxes())
     }
 
     /// Whether a tick is due. If so, only the caller performs it.

@@ -28,11 +28,16 @@ const PAGES_IDLE_MS: u32 = 500;
 /// Idle magazines that one slow path returns: about 30 microseconds of work.
 const STEP: usize = 16;
 
+/// Slow paths of a thread between two readings of the clock.
+const CALLS: u32 = 16;
+/// Slow paths of a thread after which the objects of other threads that it has collected are sent
+/// to them, also those in magazines that are not full.
+const FOREIGN_CALLS: u32 = 16 * CALLS;
+
 /// From time to time reads the clock, and does what is due on the cache's node. Each slow path
 /// calls this.
 #[inline]
 pub fn pace(space: &AddressSpace, cache: &ThreadCache) {
-    const CALLS: u32 = 16;
     let calls = cache.calls.get().wrapping_add(1);
     cache.calls.set(calls);
     if calls.is_multiple_of(CALLS) {
@@ -45,6 +50,9 @@ fn look_at_the_clock(space: &AddressSpace, cache: &ThreadCache) {
     let node = NodeCaches::of(space, cache.node());
     if space.nodes().count() > 1 {
         cache.send_home(space);
+    }
+    if cache.calls.get().is_multiple_of(FOREIGN_CALLS) {
+        cache.send_foreign(space);
     }
     if background_thread::is_running() {
         return;
@@ -144,6 +152,7 @@ mod tests {
     use crate::cache::hand_over;
     use crate::central::magazine::Magazine;
     use crate::global;
+    use crate::layout::class_map::{Entry, Owner};
     use crate::slab::spans::{self, Taken};
 
     /// Sends all objects of a new span to their node, `most` to a magazine; returns their number.
@@ -153,7 +162,8 @@ mod tests {
         class: usize,
         most: usize,
     ) -> (u32, usize) {
-        let Taken::Span(start) = spans::take(space, node.number, class, &[], None) else {
+        let Taken::Span(start) = spans::take(space, node.number, (class, Owner::NONE), &[], None)
+        else {
             panic!("nothing else has used this class");
         };
         let info = &size_class::TABLE[class];
@@ -177,19 +187,18 @@ mod tests {
         let space = global::get().unwrap();
         let node = NodeCaches::of(space, 0);
         let (page, objects) = send_a_span(space, node, 20, 100);
-        assert_eq!(node.inbox.0.objects(space), objects);
+        assert_eq!(node.inbox(Owner::NONE).objects(space), objects);
         let now_ms = kernel::now_ms();
         for look in 1..4 {
             do_all(space, node, now_ms + look * TICK_MS);
         }
-        assert_eq!(node.inbox.0.objects(space), 0);
-        // SAFETY: the map covers all pages.
-        assert_eq!(unsafe { *space.map(page) }, 0, "the span is dissolved");
+        assert_eq!(node.inbox(Owner::NONE).objects(space), 0);
+        assert_eq!(space.entry(page), Entry::NONE, "the span is dissolved");
         // One by one, they are more magazines than an inbox accepts.
         let (_, sent) = send_a_span(space, node, 1, 1);
-        let held = node.inbox.0.objects(space);
+        let held = node.inbox(Owner::NONE).objects(space);
         assert!(0 < held && held < sent, "{held} of {sent}");
         trim(space, node);
-        assert_eq!(node.inbox.0.objects(space), 0);
+        assert_eq!(node.inbox(Owner::NONE).objects(space), 0);
     }
 }

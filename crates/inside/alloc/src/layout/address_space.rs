@@ -3,7 +3,7 @@
 //! ```text
 //!  base          + stride       + 2 stride
 //!  | node 0      | node 1      | ...      || map | advice | spans | free bits | slots of node 0 | ..
-//!    payload       payload                   1 B   1 B a    32 B    128 B       1 KiB each
+//!    payload       payload                   2 B   1 B a    32 B    128 B       1 KiB each
 //!                                                  chunk
 //!                                            -------- for every page ---------
 //! ```
@@ -23,6 +23,7 @@ use core::sync::atomic::AtomicU8;
 use numapilot_syscall::policy::{self, Mode};
 
 use crate::config;
+use crate::layout::class_map::{Entry, Slot as MapSlot};
 use crate::layout::node_map::{self, Home, MAX_REGIONS, NodeMap};
 use crate::layout::size_class::{HUGE_PAGES, PAGE, PAGE_SHIFT, QUANTUM};
 use crate::layout::span::Span;
@@ -51,7 +52,7 @@ pub struct AddressSpace {
     pub base: usize,
     stride_shift: u32,
     slots_shift: u32,
-    map: *mut u8,
+    map: *const MapSlot,
     advice: *const AtomicU8,
     spans: *mut Span,
     bits: *mut u64,
@@ -69,7 +70,7 @@ impl AddressSpace {
         base: 0,
         stride_shift: 0,
         slots_shift: 0,
-        map: null_mut(),
+        map: null(),
         advice: null(),
         spans: null_mut(),
         bits: null_mut(),
@@ -106,10 +107,11 @@ impl AddressSpace {
         let count = self.nodes.regions();
         let pages = count << (stride_shift - PAGE_SHIFT);
         let slots_shift = (stride_shift - 2).min(SLOTS_SHIFT_MAX);
-        let map_bytes = pages + pages / HUGE_PAGES as usize + 1;
+        let map_bytes = pages * size_of::<MapSlot>();
+        let advice_bytes = pages / HUGE_PAGES as usize + 1;
         let parts = [
             count << stride_shift,
-            map_bytes.next_multiple_of(HUGE),
+            (map_bytes + advice_bytes).next_multiple_of(HUGE),
             (pages * size_of::<Span>()).next_multiple_of(HUGE),
             (pages * BITS_BYTES).next_multiple_of(HUGE),
             count << slots_shift,
@@ -123,8 +125,8 @@ impl AddressSpace {
             next += bytes;
         }
         self.base = starts[0];
-        self.map = starts[1] as *mut u8;
-        self.advice = (starts[1] + pages) as *const AtomicU8;
+        self.map = starts[1] as *const MapSlot;
+        self.advice = (starts[1] + map_bytes) as *const AtomicU8;
         self.spans = starts[2] as *mut Span;
         self.bits = starts[3] as *mut u64;
         self.slots = starts[4];
@@ -135,7 +137,7 @@ impl AddressSpace {
         // The whole map is accessible from the start, so that any pointer into the payload can be
         // looked up, even one that was never handed out.
         // SAFETY: the range was just reserved.
-        let mapped = unsafe { kernel::commit(starts[1], map_bytes) }.is_ok();
+        let mapped = unsafe { kernel::commit(starts[1], map_bytes + advice_bytes) }.is_ok();
         let started = mapped && (0..count).all(|region| self.prepare(region));
         if !started {
             // SAFETY: no part of it has been handed out.
@@ -239,10 +241,30 @@ impl AddressSpace {
         1 << (self.stride_shift - PAGE_SHIFT)
     }
 
-    /// The class map from a page on: a byte per page, the bin of its objects or 0.
+    /// The class map from a page on.
     #[inline]
-    pub fn map(&self, page: u32) -> *mut u8 {
+    pub fn map(&self, page: u32) -> *const MapSlot {
         self.map.wrapping_add(page as usize)
+    }
+
+    /// What lies in a page, which is a page of the payload.
+    #[inline]
+    pub fn entry(&self, page: u32) -> Entry {
+        // SAFETY: the map covers the payload, and is accessible from the start.
+        unsafe { &*self.map(page) }.get()
+    }
+
+    /// Enters what lies in a page of the payload.
+    #[inline]
+    pub fn set_entry(&self, page: u32, entry: Entry) {
+        // SAFETY: as above.
+        unsafe { &*self.map(page) }.set(entry);
+    }
+
+    /// What lies where this address of the payload is.
+    #[inline]
+    pub fn entry_of(&self, address: usize) -> Entry {
+        self.entry(self.page_of(address))
     }
 
     /// The advice that the kernel was given for the chunk of a page: see

@@ -147,16 +147,29 @@ static BIN_BY_QUANTA: [u8; SMALL_MAX / QUANTUM + 1] = {
 
 /// The bin that serves `size` bytes, at most [`SMALL_MAX`]; zero bytes get the smallest.
 #[inline(always)]
-pub fn bin_of(size: usize) -> usize {
+pub const fn bin_of(size: usize) -> usize {
     debug_assert!(size <= SMALL_MAX);
     // SAFETY: the table has an entry for every size up to SMALL_MAX, which callers checked.
-    usize::from(unsafe { *BIN_BY_QUANTA.get_unchecked(size.div_ceil(QUANTUM)) })
+    unsafe { *BIN_BY_QUANTA.as_ptr().add(size.div_ceil(QUANTUM)) as usize }
 }
 
-/// The class of a bin.
-#[inline]
-pub fn of_bin(bin: usize) -> &'static Class {
-    &TABLE[bin / 2]
+/// The size of each class, for the fast paths. Its length is a power of two, so that the compiler
+/// can omit a comparison.
+static SIZES: [u32; CLASSES.next_power_of_two()] = {
+    let mut sizes = [0; CLASSES.next_power_of_two()];
+    let mut class = 1;
+    while class < CLASSES {
+        sizes[class] = size_of_class(class) as u32;
+        class += 1;
+    }
+    sizes
+};
+
+/// Bytes of the objects of a bin.
+#[inline(always)]
+pub fn size_of_bin(bin: usize) -> usize {
+    debug_assert!(bin / 2 < CLASSES);
+    SIZES[bin / 2 % SIZES.len()] as usize
 }
 
 /// The bin that serves `size` bytes at multiples of `align`, a power of two; `None` if no class
@@ -214,7 +227,7 @@ mod tests {
             let align = 1 << shift;
             for size in [1, 24, 100, 1000, 5000, SMALL_MAX] {
                 let bin = aligned_bin_of(size, align).unwrap();
-                let bytes = of_bin(bin).size as usize;
+                let bytes = size_of_bin(bin);
                 assert!(bytes >= size && bytes.is_multiple_of(align));
             }
         }

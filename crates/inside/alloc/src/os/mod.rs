@@ -10,6 +10,7 @@ pub mod kernel;
 pub mod lock;
 pub mod once;
 pub mod output;
+pub mod prefetch;
 pub mod process;
 pub mod random;
 pub mod report;

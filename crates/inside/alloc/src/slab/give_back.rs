@@ -6,7 +6,8 @@ use core::ops::Range;
 use crate::central::magazine::Magazine;
 use crate::central::node_state::NodeState;
 use crate::layout::address_space::AddressSpace;
-use crate::layout::size_class::{self, CLASSES};
+use crate::layout::class_map::Entry;
+use crate::layout::size_class;
 use crate::layout::span::Use;
 use crate::os::{kernel, report};
 use crate::page_heap::run::Run;
@@ -69,9 +70,9 @@ pub fn return_fresh_locked(
 /// `object` is an address within a span of small objects of this node, whose lock is held.
 unsafe fn return_object(space: &AddressSpace, pages: &mut PageHeap, object: usize, now_ms: u32) {
     let page = space.page_of(object);
+    let class = space.entry(page).class();
     // SAFETY: by contract the page belongs to a span in use.
-    let (bin, page) = unsafe { (*space.map(page), page - u32::from((*space.span(page)).back)) };
-    let class = usize::from(bin) / 2;
+    let page = page - u32::from(unsafe { (*space.span(page)).back });
     let info = &size_class::TABLE[class];
     let (index, exact) = info.index_of(object - space.address_of(page));
     if !exact || class == 0 {
@@ -101,11 +102,9 @@ unsafe fn return_object(space: &AddressSpace, pages: &mut PageHeap, object: usiz
 fn dissolve(space: &AddressSpace, pages: &mut PageHeap, class: usize, page: u32, now_ms: u32) {
     let info = &size_class::TABLE[class];
     for back in 0..info.pages {
+        space.set_entry(page + back, Entry::NONE);
         // SAFETY: the span is in use and under the lock; nothing refers to its objects.
-        unsafe {
-            *space.map(page + back) = 0;
-            (*space.span(page + back)).back = 0;
-        }
+        unsafe { (*space.span(page + back)).back = 0 };
     }
     // SAFETY: as above.
     unsafe {
@@ -115,5 +114,3 @@ fn dissolve(space: &AddressSpace, pages: &mut PageHeap, class: usize, page: u32,
     let run = Run { page, pages: info.pages, zero: false };
     pages.give(space, run, now_ms);
 }
-
-const _: () = assert!(CLASSES * 2 <= 256);

@@ -51,8 +51,8 @@ pub fn purge(space: &AddressSpace, region: &Region, now_ms: u32) -> bool {
 fn purge_span(space: &AddressSpace, _lock: &mut PageHeap, page: u32) {
     let start = space.address_of(page);
     // SAFETY: the span is in use, and under the lock.
-    let (pages, bin) = unsafe { ((*space.span(page)).pages, *space.map(page)) };
-    let info = size_class::of_bin(usize::from(bin));
+    let pages = unsafe { (*space.span(page)).pages };
+    let info = &size_class::TABLE[space.entry(page).class()];
     let size = info.size as usize;
     let is_free = |index: usize| {
         // SAFETY: the free bits of that span, under the lock.

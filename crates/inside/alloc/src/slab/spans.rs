@@ -4,6 +4,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::layout::address_space::AddressSpace;
+use crate::layout::class_map::{Entry, Owner};
 use crate::layout::size_class::{self, HUGE_PAGES};
 use crate::layout::span::{Span, Use};
 use crate::os::kernel;
@@ -22,17 +23,18 @@ pub enum Taken {
 }
 
 /// Finds free objects of a class in spans in use, or else takes a new span, from the thread's own
-/// bag if it has one.
+/// bag if it has one. The span belongs to `owner` from then on.
 pub fn take(
     space: &AddressSpace,
     node: usize,
-    class: usize,
+    (class, owner): (usize, Owner),
     words: &[AtomicPtr<u8>],
     bag: Option<&mut Run>,
 ) -> Taken {
     let mut pages = Region::of(space, node).lock();
     let page = pages.partial[class];
     if page != 0 {
+        enter(space, &mut pages, page, Entry::new(class, owner));
         return Taken::Objects(take_listed(space, &mut pages, class, page, words));
     }
     let run = match bag {
@@ -41,7 +43,8 @@ pub fn take(
             pages.take(space, size_class::TABLE[class].pages, Begin::ANYWHERE, Purpose::Objects)
         }
     };
-    run.map_or(Taken::Nothing, |run| Taken::Span(describe(space, &mut pages, class, run)))
+    let entry = Entry::new(class, owner);
+    run.map_or(Taken::Nothing, |run| Taken::Span(describe(space, &mut pages, entry, run)))
 }
 
 /// Takes a run out of 2 MiB that belong to one thread, which incremental sharing avoids.
@@ -70,15 +73,15 @@ pub fn return_bag(space: &AddressSpace, pages: &mut PageHeap, bag: &mut Run) {
     }
 }
 
-/// Takes a new span; returns its address.
+/// Takes a new span without an owner; returns its address.
 pub fn take_span(space: &AddressSpace, pages: &mut PageHeap, class: usize) -> Option<usize> {
     let run =
         pages.take(space, size_class::TABLE[class].pages, Begin::ANYWHERE, Purpose::Objects)?;
-    Some(describe(space, pages, class, run))
+    Some(describe(space, pages, Entry::new(class, Owner::NONE), run))
 }
 
 /// Enters a run as a span of objects; returns its address.
-fn describe(space: &AddressSpace, _lock: &mut PageHeap, class: usize, run: Run) -> usize {
+fn describe(space: &AddressSpace, lock: &mut PageHeap, entry: Entry, run: Run) -> usize {
     for back in 0..run.pages {
         // SAFETY: the pages were just taken, and the lock is held.
         unsafe {
@@ -88,16 +91,26 @@ fn describe(space: &AddressSpace, _lock: &mut PageHeap, class: usize, run: Run) 
                 pages: run.pages,
                 ..Span::NOTHING
             };
-            *space.map(run.page + back) = 2 * class as u8;
         }
     }
+    enter(space, lock, run.page, entry);
     space.address_of(run.page)
+}
+
+/// Enters what lies in the pages of a span.
+fn enter(space: &AddressSpace, _lock: &mut PageHeap, page: u32, entry: Entry) {
+    // All threads of the node read the map, so it is written only when it changes.
+    if space.entry(page) != entry {
+        // SAFETY: the span is in use, and under the lock.
+        let pages = unsafe { (*space.span(page)).pages };
+        (page..page + pages).for_each(|page| space.set_entry(page, entry));
+    }
 }
 
 /// One object, if there is no memory for magazines; null if there is none at all.
 pub fn take_one(space: &AddressSpace, node: usize, class: usize) -> *mut u8 {
     let word = [AtomicPtr::new(null_mut())];
-    match take(space, node, class, &word, None) {
+    match take(space, node, (class, Owner::NONE), &word, None) {
         Taken::Objects(_) => word[0].load(Ordering::Relaxed),
         Taken::Span(start) => {
             let size = size_class::TABLE[class].size as usize;

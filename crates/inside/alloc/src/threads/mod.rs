@@ -7,7 +7,7 @@ use core::ffi::c_void;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
 
-use crate::cache::bins::{Bins, EMPTY};
+use crate::cache::bins::EMPTY;
 use crate::cache::registry::NodeCaches;
 use crate::cache::thread_cache::ThreadCache;
 use crate::decay::background_thread;
@@ -50,7 +50,11 @@ pub fn attach() -> Option<(&'static AddressSpace, *mut ThreadCache)> {
 fn hold(cache: *mut ThreadCache) {
     tls::set_cache(cache);
     let hidden = cache.is_null() || sampling::is_wanted();
-    tls::set_bins(if hidden { (&raw const EMPTY).cast_mut() } else { cache.cast::<Bins>() });
+    tls::set_bins(match hidden {
+        true => (&raw const EMPTY).cast_mut(),
+        // SAFETY: a field's address; the cache is not null.
+        false => unsafe { &raw mut (*cache).bins },
+    });
 }
 
 /// Runs a slow path on the calling thread's cache; `None` if it has none: see [`attach`].

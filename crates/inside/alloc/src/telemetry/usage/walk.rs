@@ -39,7 +39,7 @@ pub fn place(space: &AddressSpace, number: usize) -> NodeUsage {
     for class in 1..CLASSES {
         usage.classes[class].in_depots = node.objects(space, class);
     }
-    count_inbox(space, node, &mut usage);
+    count_inboxes(space, node, &mut usage);
     count_caches(space, number, &mut usage);
     usage
 }
@@ -76,8 +76,7 @@ fn count_runs(space: &AddressSpace, node: &NodeState, usage: &mut NodeUsage) {
                 Use::Free if may_be_last(space, first, page, length) => length = 1,
                 Use::Free => {}
                 Use::Small => {
-                    // SAFETY: the class map covers all pages.
-                    let class = usize::from(unsafe { *space.map(page) }) / 2;
+                    let class = space.entry(page).class();
                     usage.classes[class].spans += 1;
                     usage.classes[class].capacity += TABLE[class].capacity as usize;
                     usage.classes[class].in_spans += span.free as usize;
@@ -109,18 +108,19 @@ fn class_of(space: &AddressSpace, node: usize, object: *mut u8) -> usize {
     if space.node_of(object as usize) != Some(node) {
         return 0;
     }
-    // SAFETY: the address lies in the payload.
-    usize::from(unsafe { *space.map(space.page_of(object as usize)) }) / 2
+    space.entry_of(object as usize).class()
 }
 
-/// Objects that threads of other nodes have sent home.
-fn count_inbox(space: &AddressSpace, node: &NodeState, usage: &mut NodeUsage) {
-    node.inbox.0.look(space, |magazine, objects| {
-        for index in 1..=objects {
-            let object = Magazine::glance(magazine, index);
-            usage.classes[class_of(space, node.number, object)].in_depots += 1;
-        }
-    });
+/// Objects that other threads have sent home.
+fn count_inboxes(space: &AddressSpace, node: &NodeState, usage: &mut NodeUsage) {
+    for inbox in node.inboxes() {
+        inbox.look(space, |magazine, objects| {
+            for index in 1..=objects {
+                let object = Magazine::glance(magazine, index);
+                usage.classes[class_of(space, node.number, object)].in_depots += 1;
+            }
+        });
+    }
 }
 
 fn count_caches(space: &AddressSpace, number: usize, usage: &mut NodeUsage) {
@@ -135,6 +135,9 @@ fn count_caches(space: &AddressSpace, number: usize, usage: &mut NodeUsage) {
             for (class, depot) in (1..).zip(cache.overflow().depots()) {
                 usage.classes[class].in_threads += depot.objects(space);
             }
+            cache.collected(|object| {
+                usage.classes[class_of(space, number, object)].in_threads += 1;
+            });
         }
         cache.outgoing(number, |object| {
             usage.classes[class_of(space, number, object)].in_threads += 1;
