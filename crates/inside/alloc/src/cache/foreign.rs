@@ -12,7 +12,7 @@
 use core::ptr::null_mut;
 
 use crate::cache::bins::refuse_newest;
-use crate::cache::hand_over::INBOX;
+use crate::cache::hand_over;
 use crate::cache::thread_cache::ThreadCache;
 use crate::central::magazine::Magazine;
 use crate::central::node_state::NodeState;
@@ -20,7 +20,6 @@ use crate::config;
 use crate::layout::address_space::AddressSpace;
 use crate::layout::class_map::{Entry, Owner};
 use crate::layout::size_class::MAGAZINE_MAX;
-use crate::os::decay_request;
 use crate::slab::give_back;
 
 impl ThreadCache {
@@ -65,42 +64,33 @@ impl ThreadCache {
 
     /// Sends all collected objects to their owners.
     pub fn send_foreign(&self, space: &AddressSpace) {
-        self.other_owners(space).for_each(|owner| self.send_to_owner(space, owner));
+        let owners = NodeState::of(space, self.node()).owners();
+        owners.for_each(|owner| self.send_to_owner(space, owner));
     }
 
     /// Sends all collected objects to their owners, or to their spans, when the thread ends or
     /// moves.
     pub(super) fn return_foreign(&self, space: &AddressSpace) {
-        let node = self.node();
-        for owner in self.other_owners(space) {
+        let node = NodeState::of(space, self.node());
+        for owner in node.owners() {
             if let Some((magazine, objects)) = self.take_collected(owner) {
-                let inbox = NodeState::of(space, node).inbox(owner);
-                if inbox.depth(space) >= INBOX {
-                    give_back::return_magazine(space, node, magazine, objects);
-                } else {
-                    // SAFETY: the magazine was taken and is ours.
-                    unsafe { inbox.give(space, magazine, objects) };
+                // SAFETY: the magazine was taken and is ours.
+                if unsafe { !hand_over::to_owner(space, node, owner, magazine, objects) } {
+                    give_back::return_magazine(space, node.number, magazine, objects);
                 }
             }
         }
-    }
-
-    fn other_owners(&self, space: &AddressSpace) -> impl Iterator<Item = Owner> + use<> {
-        NodeState::of(space, self.node()).owners()
     }
 
     /// Sends the objects that were collected for an owner, or keeps them if the owner does not fetch
     /// its objects.
     fn send_to_owner(&self, space: &AddressSpace, owner: Owner) {
         let Some((magazine, objects)) = self.take_collected(owner) else { return };
-        let inbox = NodeState::of(space, self.node()).inbox(owner);
+        let node = NodeState::of(space, self.node());
         // SAFETY: the magazine was taken and is ours.
         unsafe {
-            if inbox.depth(space) >= INBOX {
-                decay_request::raise();
+            if !hand_over::to_owner(space, node, owner, magazine, objects) {
                 self.keep_objects(space, magazine, objects);
-            } else {
-                inbox.give(space, magazine, objects);
             }
         }
     }

@@ -9,11 +9,11 @@ use crate::layout::size_class;
 use crate::os::decay_request;
 use crate::slab::give_back;
 
-/// With this many magazines in a depot, 256 KiB to 2 MiB or more, it may be worth returning memory.
+/// With this many magazines in a depot or an inbox, 256 KiB to 2 MiB or more, it may be worth returning memory.
 const MANY: u32 = 32;
 
 /// Most magazines in an inbox, 64 MiB of objects. Objects beyond that go to their spans at once.
-pub const INBOX: u32 = 1024;
+const INBOX: u32 = 1024;
 
 /// Gives a magazine to a shard of its class, or an empty one to the empty magazines.
 ///
@@ -39,6 +39,31 @@ pub unsafe fn to_depot(
             }
         }
     }
+}
+
+/// Gives a magazine with objects of any class to the inbox of their owner; returns whether there was
+/// room. Objects that stay there for a while return to their spans, because their owner may not
+/// allocate any more.
+///
+/// # Safety
+/// The magazine belongs to the caller alone, with objects of this node.
+pub unsafe fn to_owner(
+    space: &AddressSpace,
+    node: &NodeState,
+    owner: Owner,
+    magazine: *mut Magazine,
+    objects: usize,
+) -> bool {
+    let inbox = node.inbox(owner);
+    if inbox.depth(space) >= INBOX {
+        return false;
+    }
+    // SAFETY: by contract.
+    let depth = unsafe { inbox.give(space, magazine, objects) };
+    if depth.is_multiple_of(MANY) {
+        decay_request::raise();
+    }
+    true
 }
 
 /// Gives a magazine with objects of any class to the inbox of their node. Objects that stay there

@@ -61,7 +61,7 @@ impl ThreadCache {
     ///
     /// # Safety
     /// The magazine belongs to the caller alone, with objects of this node and class.
-    pub(super) unsafe fn put_by(
+    unsafe fn put_by(
         &self,
         space: &AddressSpace,
         class: usize,
@@ -71,12 +71,10 @@ impl ThreadCache {
         let overflow = self.overflow();
         // SAFETY: by contract.
         unsafe {
-            if objects > 0 && overflow.has_room(space, class) {
+            if overflow.has_room(space, class) {
                 overflow.keep(space, class, magazine, objects);
             } else {
-                if objects > 0 {
-                    decay_request::raise();
-                }
+                decay_request::raise();
                 let shard = self.shard_of(class);
                 hand_over::to_depot(
                     space,

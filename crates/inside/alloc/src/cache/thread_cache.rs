@@ -20,6 +20,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use crate::cache::bins::{Bin, Bins, NO_MAGAZINE};
 use crate::cache::cold::Cold;
+use crate::cache::hand_over;
 use crate::cache::overflow::Overflow;
 use crate::central::magazine::{self, Magazine};
 use crate::central::node_state::{NodeState, Shard};
@@ -28,6 +29,7 @@ use crate::layout::address_space::AddressSpace;
 use crate::layout::class_map::{OWNERS, Owner};
 use crate::layout::node_map::MAX_NODES;
 use crate::layout::size_class::{self, CLASSES, MAGAZINE_MAX, QUANTUM};
+use crate::os::decay_request;
 use crate::page_heap::run::Run;
 use crate::sampling::Countdown;
 use crate::slab::{give_back, spans};
@@ -75,6 +77,8 @@ pub struct ThreadCache {
     pub bins: Bins,
 }
 
+/// If a thread leaves this many bytes of free objects in its cache, it may be worth returning them.
+const KEPT: usize = 256 << 10;
 /// Most empty magazines that a thread keeps: 128 KiB.
 const EMPTIES: u32 = 128;
 
@@ -124,26 +128,39 @@ impl ThreadCache {
         if self.away.get() == 0 { self.node() } else { space.nodes().current() }
     }
 
-    /// Gives all of its magazines to the node, when the thread ends or moves.
+    /// Gives its magazines to the node, when the thread ends or moves, except for a few that the
+    /// thread will find which takes the cache next: the objects in them have its owner.
     pub fn flush(&self, space: &AddressSpace) {
         let node = NodeState::of(space, self.node());
         self.return_foreign(space);
+        let mut kept = 0;
         for class in 1..CLASSES {
-            if let Some(active) = self.active(class) {
-                let objects = Magazine::objects(active, self.bins.classes[class].top());
-                self.bins.classes[class].set(NO_MAGAZINE, NO_MAGAZINE);
-                // SAFETY: the bin no longer refers to it.
-                unsafe { self.put_by(space, class, active, objects) };
+            let shard = self.shard_of(class);
+            while let Some((magazine, objects)) = self.overflow().take(space, class) {
+                // SAFETY: the magazine was taken and is ours.
+                unsafe { hand_over::to_depot(space, node, shard, magazine, objects) };
             }
+            let active = self
+                .active(class)
+                .map(|active| (active, Magazine::objects(active, self.bins.classes[class].top())));
+            self.bins.classes[class].set(NO_MAGAZINE, NO_MAGAZINE);
             let cold = &self.cold[class];
-            let (reserve, objects) = cold.take_reserve();
-            if !reserve.is_null() {
-                // SAFETY: nothing refers to it.
-                unsafe { self.put_by(space, class, reserve, objects) };
+            for (magazine, objects) in active.into_iter().chain([cold.take_reserve()]) {
+                if objects > 0 {
+                    kept += objects * size_class::TABLE[class].size as usize;
+                    // SAFETY: neither the bin nor the reserve refers to it.
+                    unsafe { self.overflow().keep(space, class, magazine, objects) };
+                } else if !magazine.is_null() {
+                    // SAFETY: as above.
+                    unsafe { self.keep_empty(space, magazine) };
+                }
             }
             let fresh = cold.fresh();
             cold.set_fresh(0..0);
             give_back::return_fresh(space, self.node(), class, fresh);
+        }
+        if kept >= KEPT {
+            decay_request::raise();
         }
         let mut bag = self.bag.get();
         if bag.pages > 0 {
