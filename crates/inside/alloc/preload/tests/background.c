@@ -5,6 +5,7 @@
 #include "case.h"
 
 #include <dirent.h>
+#include <pthread.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <sys/syscall.h>
@@ -28,6 +29,28 @@ static void memory_returns_while_idle(void) {
     use_much();
     await_return(before);
   }
+}
+
+enum { OBJECTS = 90000, SIZE = 64 };
+static char *objects[OBJECTS];
+
+static void *free_all(void *unused) {
+  for (int i = 0; i < OBJECTS; i++) free(objects[i]);
+  return unused;
+}
+
+/* Another thread frees what this one has allocated, and ends. This one waits, and never fetches
+ * what was returned to it. */
+static void what_returned_to_an_idle_thread(void) {
+  memset(objects, 1, sizeof objects);
+  size_t before = status_bytes("VmRSS:");
+  for (int i = 0; i < OBJECTS; i++) memset(objects[i] = malloc(SIZE), 1, SIZE);
+  CHECK(status_bytes("VmRSS:") > before + OBJECTS * SIZE / 2);
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, free_all, NULL) == 0);
+  CHECK(pthread_join(thread, NULL) == 0);
+  /* The magazines take memory, too. */
+  while (status_bytes("VmRSS:") > before + OBJECTS * SIZE / 2) idle();
 }
 
 /* Calls a function for each thread that is not the program's; returns their number. */
@@ -234,6 +257,7 @@ static void files_are_the_programs(void) {
 int main(int count, char **arguments) {
   static const struct test_case cases[] = {
       {"memory_returns_while_idle", memory_returns_while_idle},
+      {"what_returned_to_an_idle_thread", what_returned_to_an_idle_thread},
       {"all_signals_are_blocked_in_it", all_signals_are_blocked_in_it},
       {"it_has_no_capabilities", it_has_no_capabilities},
       {"no_wait_sees_it", no_wait_sees_it},

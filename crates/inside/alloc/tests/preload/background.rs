@@ -5,8 +5,8 @@ use crate::harness::Subject;
 const SOURCE: &str = "background.c";
 
 crate::harness::cases! { "background.c":
-    memory_returns_while_idle all_signals_are_blocked_in_it it_has_no_capabilities
-    no_wait_sees_it signals_come_to_the_program it_works_again_after_fork the_user_changes
+    memory_returns_while_idle what_returned_to_an_idle_thread all_signals_are_blocked_in_it
+    it_has_no_capabilities no_wait_sees_it signals_come_to_the_program it_works_again_after_fork the_user_changes
     files_are_the_programs
 }
 
