@@ -408,9 +408,11 @@ unsafe fn reallocate_slowly<N: NoMemory>(object: *mut u8, size: usize, align: us
 
 /// The size to request when an object outgrows its class. An object that grows in small steps will
 /// continue to grow, so it gets half as much again. It then moves once or twice while it doubles,
-/// not four times.
+/// not four times. Copies of small objects cost less than the memory.
 fn with_slack(held: usize, size: usize) -> usize {
-    let grows_slowly = held < size && size <= held + held / 4 && size <= SMALL_MAX;
+    const LEAST: usize = 80;
+    let grows_slowly = held < size && size <= held + held / 4;
+    let grows_slowly = grows_slowly && (LEAST..=SMALL_MAX).contains(&size);
     if grows_slowly { size.max(held + held / 2) } else { size }
 }
 

@@ -54,6 +54,23 @@ static void huge_blocks_with_a_little_activity(void) { freed(30 << 20, a_little_
 static void small_blocks_without_activity(void) { freed(256, idle); }
 static void large_blocks_without_activity(void) { freed(200000, idle); }
 
+/* Objects of a class that the program has outgrown give room to those of the next one, before
+ * a tenth of a second is over. */
+static void classes_that_are_outgrown(void) {
+  enum { COUNT_OF_OBJECTS = 400000, LARGEST = 96, SMALLEST = 16 };
+  count = COUNT_OF_OBJECTS;
+  CHECK(blocks = calloc(count, sizeof *blocks));
+  memset(blocks, 0, count * sizeof *blocks);
+  size_t before = status_bytes("VmRSS:");
+  for (size_t size = SMALLEST; size <= LARGEST; size += SMALLEST)
+    for (size_t i = 0; i < count; i++) {
+      CHECK(blocks[i] = realloc(blocks[i], size));
+      memset(blocks[i], 1, size);
+    }
+  size_t used = status_bytes("VmHWM:") - before;
+  CHECK_AT(used < (size_t)COUNT_OF_OBJECTS * LARGEST / 4 * 7, used, count * LARGEST);
+}
+
 /* One of 4096 blocks stays, so nearly every 64 KiB is free, but few 2 MiB are. */
 static void one_in_4096_kept(void) {
   take(200);
@@ -116,6 +133,7 @@ int main(int argument_count, char **arguments) {
       {"huge_blocks_with_a_little_activity", huge_blocks_with_a_little_activity},
       {"small_blocks_without_activity", small_blocks_without_activity},
       {"large_blocks_without_activity", large_blocks_without_activity},
+      {"classes_that_are_outgrown", classes_that_are_outgrown},
       {"one_in_4096_kept", one_in_4096_kept},
       {"a_plateau_not_a_slope", a_plateau_not_a_slope},
       {"threads_share_huge_pages", threads_share_huge_pages},

@@ -1,14 +1,14 @@
 //! What a node's threads share: depots, inbox, and empty magazines.
 
 use core::ops::Deref;
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::central::magazine::{self, Magazine};
 use crate::central::slots::Slots;
 use crate::central::stack::{Depot, Stack};
 use crate::layout::address_space::AddressSpace;
 use crate::layout::class_map::{OWNERS, Owner};
-use crate::layout::size_class::CLASSES;
+use crate::layout::size_class::{self, CLASSES};
 use crate::os::cache_line::CacheAligned;
 use crate::os::lock::Lock;
 use crate::page_heap::Region;
@@ -50,6 +50,10 @@ pub struct NodeState {
     next_tick: AtomicU64,
     /// Depots that may hold idle magazines.
     pub idle: AtomicU32,
+    /// The page at which growth makes a tick due: see [`Self::has_grown`].
+    next_growth: AtomicU32,
+    /// The heap has grown, and threads that allocate return idle magazines.
+    pub grows: AtomicBool,
 }
 
 impl Deref for NodeState {
@@ -178,6 +182,21 @@ impl NodeState {
             && self
                 .next_tick
                 .compare_exchange(due, now_ms + every_ms, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// Whether the heap has taken so much new memory that a tick is due: 512 KiB or a thirty-second
+    /// of its size. If so, only the caller performs it.
+    pub fn has_grown(&self, space: &AddressSpace) -> bool {
+        const LEAST: u32 = size_class::pages_in(512 << 10);
+        let (next, reached) =
+            (self.next_growth.load(Ordering::Relaxed), self.reached.load(Ordering::Relaxed));
+        let size = reached.saturating_sub(space.first_page(self.number));
+        let after = reached + LEAST.max(size / 32);
+        reached >= next
+            && self
+                .next_growth
+                .compare_exchange(next, after, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
     }
 

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Slow paths, which read a coarse clock, do this in small steps; the background thread does it as
-//! well.
+//! well. A heap that takes new memory does not wait for the clock: what one class no longer needs
+//! gives room to the others.
 
 pub mod background_thread;
 
@@ -54,6 +55,14 @@ fn look_at_the_clock(space: &AddressSpace, cache: &ThreadCache) {
     if cache.calls.get().is_multiple_of(FOREIGN_CALLS) {
         cache.send_foreign(space);
     }
+    if node.has_grown(space) {
+        tick(space, node);
+        node.grows.store(true, Ordering::Relaxed);
+    }
+    if node.grows.load(Ordering::Relaxed) {
+        let more = step(space, node, depots_of(node, cache), STEP);
+        node.grows.store(more, Ordering::Relaxed);
+    }
     if background_thread::is_running() {
         return;
     }
@@ -64,8 +73,16 @@ fn look_at_the_clock(space: &AddressSpace, cache: &ThreadCache) {
             purge(space, Region::of(space, region), (now_ms as u32).wrapping_sub(PAGES_IDLE_MS));
         }
     }
-    // The overflow of the other threads is left to them or to the background thread.
-    step(space, node, node.depots().chain(cache.overflow().depots()), STEP);
+    step(space, node, depots_of(node, cache), STEP);
+}
+
+/// The depots that a thread empties. The overflow of the other threads is left to them or to the
+/// background thread.
+fn depots_of<'a>(
+    node: &'a NodeCaches,
+    cache: &ThreadCache,
+) -> impl Iterator<Item = &'a Depot> + use<'a> {
+    node.depots().chain(cache.overflow().depots())
 }
 
 /// Does all that is due on a node; returns whether there is or may soon be more.

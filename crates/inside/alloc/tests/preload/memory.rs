@@ -3,8 +3,8 @@
 crate::harness::cases! { "memory.c":
     small_blocks_with_a_little_activity medium_blocks_with_a_little_activity
     large_blocks_with_a_little_activity huge_blocks_with_a_little_activity
-    small_blocks_without_activity large_blocks_without_activity one_in_4096_kept
-    a_plateau_not_a_slope threads_share_huge_pages
+    small_blocks_without_activity large_blocks_without_activity classes_that_are_outgrown
+    one_in_4096_kept a_plateau_not_a_slope threads_share_huge_pages
 }
 
 /// The ablation of the paper's incremental sharing.
