@@ -23,12 +23,13 @@ pub struct Bins {
     pub classes: [Bin; CLASSES],
 }
 
-/// Bytes of a cache's bins with the zeroes that follow them. A free looks for a bin at the
+/// Bytes of zeroes that follow the bins of a cache with an owner. A free looks for a bin at the
 /// difference of an object's entry in the class map and the mask. For another owner's object, it
 /// lies among the zeroes, where top and end are equal, so that no further comparison is needed.
 /// Memory that is only read takes none.
-pub const BINS_BYTES: usize =
-    core::mem::offset_of!(Bins, classes) + (FOREIGN_END + 2) * size_of::<usize>();
+pub const ZEROES: usize = core::mem::offset_of!(Bins, classes)
+    + (FOREIGN_END + 2) * size_of::<usize>()
+    - size_of::<Bins>();
 
 /// The active magazine of a class.
 #[repr(C)]

@@ -16,16 +16,19 @@ use crate::cache::hand_over;
 use crate::cache::thread_cache::ThreadCache;
 use crate::central::magazine::Magazine;
 use crate::central::node_state::NodeState;
-use crate::config;
 use crate::layout::address_space::AddressSpace;
 use crate::layout::class_map::{Entry, Owner};
-use crate::layout::size_class::MAGAZINE_MAX;
+use crate::layout::size_class::{self, MAGAZINE_MAX};
 use crate::slab::give_back;
+
+/// Bytes of objects after which they are sent, because those that a thread has collected are of use
+/// to nobody else.
+const ROOM: usize = 8 << 10;
 
 impl ThreadCache {
     /// Whether an object of another owner returns to it.
     pub(super) fn returns(&self, entry: Entry) -> bool {
-        ![Owner::NONE, self.owner].contains(&entry.owner()) && config::get().origin
+        ![Owner::NONE, self.owner].contains(&entry.owner())
     }
 
     /// Collects an object of another owner where there is room, which needs no slow path.
@@ -51,13 +54,19 @@ impl ThreadCache {
     pub(super) fn collect_foreign(&self, space: &AddressSpace, entry: Entry, object: *mut u8) {
         let owner = entry.owner();
         let bin = &self.foreign[owner.number()];
+        if !bin.top().is_null() {
+            // SAFETY: the thread's own magazine.
+            unsafe { refuse_newest(bin.top(), object) };
+        }
         if !bin.push(object) {
             self.send_to_owner(space, owner);
             let Some(empty) = self.empty_for_any(space) else {
                 return self.put(space, entry.class(), object);
             };
             Magazine::fetch(empty);
-            bin.set(Magazine::word(empty, 1), Magazine::word(empty, 1 + MAGAZINE_MAX));
+            // The others are probably about as large.
+            let room = (ROOM / size_class::TABLE[entry.class()].size as usize).min(MAGAZINE_MAX);
+            bin.set(Magazine::word(empty, 1), Magazine::word(empty, 1 + room));
             bin.push(object);
         }
     }

@@ -9,7 +9,7 @@ use crate::layout::size_class;
 use crate::os::decay_request;
 use crate::slab::give_back;
 
-/// With this many magazines in a depot or an inbox, 256 KiB to 2 MiB or more, it may be worth returning memory.
+/// With this many magazines in a depot, 256 KiB to 2 MiB or more, it may be worth returning memory.
 const MANY: u32 = 32;
 
 /// Most magazines in an inbox, 64 MiB of objects. Objects beyond that go to their spans at once.
@@ -59,10 +59,8 @@ pub unsafe fn to_owner(
         return false;
     }
     // SAFETY: by contract.
-    let depth = unsafe { inbox.give(space, magazine, objects) };
-    if depth.is_multiple_of(MANY) {
-        decay_request::raise();
-    }
+    unsafe { inbox.give(space, magazine, objects) };
+    decay_request::raise();
     true
 }
 

@@ -8,13 +8,15 @@ use crate::central::magazine::Magazine;
 use crate::central::node_state::NodeState;
 use crate::config;
 use crate::layout::address_space::AddressSpace;
-use crate::layout::class_map::Owner;
+use crate::layout::class_map::{Entry, Owner};
 use crate::layout::size_class;
 use crate::os::prefetch;
 use crate::slab::{harden, spans};
 
 /// Magazines in an inbox that are left to its owner.
-const WAITING: u32 = 16;
+const WAITING: u32 = 4;
+/// Magazines of inboxes whose objects one call distributes at most: some tens of microseconds.
+const STEPS: u32 = 16;
 
 impl ThreadCache {
     /// An object of the class when the active magazine has none; null if there is no memory.
@@ -22,21 +24,23 @@ impl ThreadCache {
         if let Some(object) = self.pop(class) {
             return object;
         }
+        let mut steps = STEPS;
         if self.cold[class].objects() > 0 {
             self.use_reserve(class);
         } else if let Some((magazine, objects)) = self.overflow().take(space, class) {
             self.replace_active(space, class, magazine, objects);
         } else if config::get().is_hardened() {
             return harden::allocate(space, self.node(), class);
-        } else if self.drain(space, class, self.owner, 0) {
+        } else if self.owner != Owner::NONE && self.drain(space, class, self.owner, 0, &mut steps) {
             // What other threads returned is in the active magazine.
         } else if let Some((magazine, objects)) =
             NodeState::of(space, self.node()).take(space, self.shard_of(class))
         {
             self.replace_active(space, class, magazine, objects);
-        } else if !self.drain(space, class, Owner::NONE, 0)
-            && !self.drain_others(space, class)
+        } else if !self.drain(space, class, Owner::NONE, 0, &mut steps)
+            && !self.drain_others(space, class, &mut steps)
             && !self.carve(space, class)
+            && !self.drain_all(space, class)
         {
             return spans::take_one(space, self.node(), class);
         }
@@ -70,21 +74,42 @@ impl ThreadCache {
     }
 
     /// Takes objects from owners who do not fetch them, rather than new memory.
-    fn drain_others(&self, space: &AddressSpace, class: usize) -> bool {
+    fn drain_others(&self, space: &AddressSpace, class: usize, steps: &mut u32) -> bool {
         let mut owners = NodeState::of(space, self.node()).owners();
-        owners.any(|owner| self.drain(space, class, owner, WAITING))
+        owners.any(|owner| self.drain(space, class, owner, WAITING, steps))
     }
 
-    /// Takes objects that were sent to an owner, or to the node, until there is one of this class
-    /// or so many magazines are left.
-    fn drain(&self, space: &AddressSpace, class: usize, owner: Owner, left: u32) -> bool {
+    /// Takes what is in all inboxes, and what the thread has collected for others, because there is
+    /// no memory.
+    fn drain_all(&self, space: &AddressSpace, class: usize) -> bool {
+        self.send_foreign(space);
+        let mut steps = u32::MAX;
+        let mut owners = NodeState::of(space, self.node()).owners();
+        owners.any(|owner| self.drain(space, class, owner, 0, &mut steps))
+    }
+
+    /// Takes objects that were sent to an owner, or to the node, until there is one of this class,
+    /// or so many magazines are left, or the steps are used up.
+    fn drain(
+        &self,
+        space: &AddressSpace,
+        class: usize,
+        owner: Owner,
+        left: u32,
+        steps: &mut u32,
+    ) -> bool {
         let inbox = NodeState::of(space, self.node()).inbox(owner);
-        while inbox.depth(space) > left
+        while *steps > 0
+            && inbox.depth(space) > left
             && let Some((magazine, objects)) = inbox.take(space)
         {
+            *steps -= 1;
             Magazine::fetch(magazine);
             // SAFETY: the magazine is ours and has that many objects.
             unsafe {
+                if owner != self.owner && owner != Owner::NONE {
+                    self.own_objects(space, magazine, objects);
+                }
                 if Magazine::class(space, magazine, objects) == Some(class) {
                     self.replace_active(space, class, magazine, objects);
                     self.fetch_active(class, objects);
@@ -98,6 +123,22 @@ impl ThreadCache {
             }
         }
         false
+    }
+
+    /// Becomes the owner of the pages in which the objects of a magazine lie, so that they do not
+    /// return to an owner who does not fetch them.
+    ///
+    /// # Safety
+    /// The magazine belongs to the caller alone and has that many objects of this node.
+    unsafe fn own_objects(&self, space: &AddressSpace, magazine: *mut Magazine, objects: usize) {
+        for index in 1..=objects {
+            // SAFETY: by contract. The object is held, so its span stays one of this class.
+            let page = space.page_of(unsafe { *Magazine::word(magazine, index) } as usize);
+            let entry = space.entry(page);
+            if entry.owner() != self.owner {
+                space.set_entry(page, Entry::new(entry.class(), self.owner));
+            }
+        }
     }
 
     /// Prefetches the objects in the active magazine, which the thread will write to soon and which

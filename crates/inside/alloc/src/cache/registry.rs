@@ -2,7 +2,7 @@
 
 use core::ops::Deref;
 
-use crate::cache::bins::{BINS_BYTES, Bins};
+use crate::cache::bins::ZEROES;
 use crate::cache::overflow::Overflow;
 use crate::cache::thread_cache::ThreadCache;
 use crate::central::magazine;
@@ -85,7 +85,8 @@ impl NodeCaches {
             list.spare = unsafe { (*spare).next_spare.get() };
             return Some(spare);
         }
-        let bytes = size_of::<CacheMemory>() + BINS_BYTES - size_of::<Bins>();
+        let zeroes = if space.has_owners() { ZEROES } else { 0 };
+        let bytes = size_of::<CacheMemory>() + zeroes;
         let slot = self.take_slots(space, bytes.div_ceil(SLOT) as u32)?;
         let memory: *mut CacheMemory = magazine::at(space, slot).cast();
         // SAFETY: fresh memory of zeroes, large enough and aligned to a slot.
@@ -96,7 +97,7 @@ impl NodeCaches {
             (*cache).next = list.all;
             (*cache).overflow = &raw const (*memory).overflow;
             (*cache).shard = number % SHARDS;
-            (*cache).owner = Owner::of_cache(number);
+            (*cache).owner = if space.has_owners() { Owner::of_cache(number) } else { Owner::NONE };
         }
         list.all = cache;
         Some(cache)

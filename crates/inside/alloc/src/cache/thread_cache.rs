@@ -37,7 +37,7 @@ use crate::slab::{give_back, spans};
 /// A thread's cache. All zeroes until [`Self::start`].
 ///
 /// Its thread uses shared references, because other threads read it meanwhile, to count its
-/// objects. The fields that they read are atomic. `BINS_BYTES - size_of::<Bins>()` zeroes follow it.
+/// objects. The fields that they read are atomic. Zeroes follow it (`bins::ZEROES`) if it has an owner.
 #[repr(C)]
 pub struct ThreadCache {
     pub(super) cold: [Cold; CLASSES],

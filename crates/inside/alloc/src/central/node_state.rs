@@ -160,7 +160,12 @@ impl NodeState {
 
     /// The owners of this node so far.
     pub fn owners(&self) -> impl Iterator<Item = Owner> + use<> {
-        Owner::of_caches(self.caches.load(Ordering::Relaxed))
+        Owner::of_caches(self.caches())
+    }
+
+    /// Number of caches that were made on this node.
+    pub fn caches(&self) -> usize {
+        self.caches.load(Ordering::Relaxed)
     }
 
     /// Counts a new cache; returns how many were made before.

@@ -33,6 +33,8 @@ use crate::os::kernel;
 /// follow one another, starting with its first page's.
 pub const BITS_WORDS: usize = PAGE / QUANTUM / 64;
 const BITS_BYTES: usize = BITS_WORDS * 8;
+/// Tables become writable in pieces of this many bytes, a multiple of every system's page.
+const COMMIT: usize = 64 << 10;
 /// Bytes of a slot, which holds one magazine.
 pub const SLOT: usize = 1 << 10;
 /// Bytes of a region's slots that are accessible from the start. The first slots hold the region's
@@ -58,6 +60,7 @@ pub struct AddressSpace {
     bits: *mut u64,
     slots: usize,
     nodes: NodeMap,
+    has_owners: bool,
 }
 
 // SAFETY: its fields do not change once it is made. What is behind the addresses is reached by
@@ -76,6 +79,7 @@ impl AddressSpace {
         bits: null_mut(),
         slots: 0,
         nodes: NodeMap::NONE,
+        has_owners: false,
     };
 
     /// Reserves the address space; returns whether the kernel granted it. The state of each region
@@ -84,6 +88,8 @@ impl AddressSpace {
         // The settings decide what is reserved.
         config::read();
         self.nodes = node_map::find();
+        // They take 128 KiB of a thread's share of the address space.
+        self.has_owners = config::get().origin && !kernel::has_memory_limit();
         // Pages are numbered over all regions, with 32 bits.
         let most = u32::BITS + PAGE_SHIFT - self.nodes.regions().next_power_of_two().ilog2();
         let mut shift = STRIDE_SHIFT_MAX.min(most);
@@ -107,7 +113,7 @@ impl AddressSpace {
         let count = self.nodes.regions();
         let pages = count << (stride_shift - PAGE_SHIFT);
         let slots_shift = (stride_shift - 2).min(SLOTS_SHIFT_MAX);
-        let map_bytes = pages * size_of::<MapSlot>();
+        let map_bytes = (pages * size_of::<MapSlot>()).next_multiple_of(COMMIT);
         let advice_bytes = pages / HUGE_PAGES as usize + 1;
         let parts = [
             count << stride_shift,
@@ -134,10 +140,14 @@ impl AddressSpace {
         self.slots_shift = slots_shift;
         // SAFETY: the range was just reserved. The tables are sparse.
         unsafe { kernel::ask_for_small(starts[1], start + bytes - starts[1]) };
-        // The whole map is accessible from the start, so that any pointer into the payload can be
+        // The whole map is readable from the start, so that any pointer into the payload can be
         // looked up, even one that was never handed out.
         // SAFETY: the range was just reserved.
-        let mapped = unsafe { kernel::commit(starts[1], map_bytes + advice_bytes) }.is_ok();
+        let mapped = unsafe {
+            kernel::make_readable(starts[1], map_bytes)
+                .and_then(|()| kernel::commit(starts[1] + map_bytes, advice_bytes))
+                .is_ok()
+        };
         let started = mapped && (0..count).all(|region| self.prepare(region));
         if !started {
             // SAFETY: no part of it has been handed out.
@@ -182,6 +192,12 @@ impl AddressSpace {
             }
             Home::All(nodes) => policy::set_of_range(start, bytes, Mode::Interleave, &nodes, false),
         };
+    }
+
+    /// Whether small objects return to the thread that took their span.
+    #[inline]
+    pub fn has_owners(&self) -> bool {
+        self.has_owners
     }
 
     /// The nodes that memory is taken from.
@@ -241,7 +257,7 @@ impl AddressSpace {
         1 << (self.stride_shift - PAGE_SHIFT)
     }
 
-    /// The class map from a page on.
+    /// The class map from a page on; writable below the node's frontier.
     #[inline]
     pub fn map(&self, page: u32) -> *const MapSlot {
         self.map.wrapping_add(page as usize)
@@ -250,14 +266,14 @@ impl AddressSpace {
     /// What lies in a page, which is a page of the payload.
     #[inline]
     pub fn entry(&self, page: u32) -> Entry {
-        // SAFETY: the map covers the payload, and is accessible from the start.
+        // SAFETY: the map covers the payload, and is readable from the start.
         unsafe { &*self.map(page) }.get()
     }
 
-    /// Enters what lies in a page of the payload.
+    /// Enters what lies in a page of the payload, which is accessible.
     #[inline]
     pub fn set_entry(&self, page: u32, entry: Entry) {
-        // SAFETY: as above.
+        // SAFETY: the map is writable where the payload is accessible.
         unsafe { &*self.map(page) }.set(entry);
     }
 
@@ -297,15 +313,15 @@ impl AddressSpace {
     /// The pages belong to this node and have not been accessible before; the caller holds the
     /// node's page lock.
     pub unsafe fn commit(&self, node: usize, first: u32, pages: u32) -> bool {
-        const SYSTEM_PAGE: usize = 64 << 10;
         let ranges = [
             (self.address_of(first), pages as usize * PAGE),
+            (self.map(first) as usize, pages as usize * size_of::<MapSlot>()),
             (self.span(first) as usize, pages as usize * size_of::<Span>()),
             (self.bits(first) as usize, pages as usize * BITS_BYTES),
         ];
         ranges.iter().all(|&(start, bytes)| {
-            let end = (start + bytes).next_multiple_of(SYSTEM_PAGE);
-            let start = start & !(SYSTEM_PAGE - 1);
+            let end = (start + bytes).next_multiple_of(COMMIT);
+            let start = start & !(COMMIT - 1);
             // SAFETY: within the reservation; the ends of tables may be made accessible twice.
             unsafe {
                 self.place(node, start, end - start);

@@ -10,6 +10,8 @@ pub use numapilot_syscall::caller::page_size;
 use numapilot_syscall::file::{CURRENT_DIRECTORY, read_file};
 pub use numapilot_syscall::{Refused, call};
 
+/// Readable.
+const READ: usize = 1;
 /// Readable and writable.
 const READ_WRITE: usize = 3;
 const PRIVATE_ANONYMOUS_NORESERVE: usize = 0x2 | 0x20 | 0x4000;
@@ -37,6 +39,15 @@ pub unsafe fn unreserve(start: usize, bytes: usize) {
 pub unsafe fn commit(start: usize, bytes: usize) -> Result<(), Refused> {
     // SAFETY: by contract.
     unsafe { call(libc::SYS_mprotect, [start, bytes, READ_WRITE, 0, 0, 0]) }.map(drop)
+}
+
+/// Makes reserved space readable: zeroes, which take no memory and count for no limit.
+///
+/// # Safety
+/// The range lies in a reservation of ours.
+pub unsafe fn make_readable(start: usize, bytes: usize) -> Result<(), Refused> {
+    // SAFETY: by contract.
+    unsafe { call(libc::SYS_mprotect, [start, bytes, READ, 0, 0, 0]) }.map(drop)
 }
 
 /// Makes a range inaccessible, or readable and writable again.

@@ -4,6 +4,7 @@
 use core::sync::atomic::Ordering;
 
 use super::{NodeUsage, Place};
+use crate::cache::bins::ZEROES;
 use crate::cache::registry::NodeCaches;
 use crate::central::magazine::Magazine;
 use crate::central::node_state::NodeState;
@@ -53,7 +54,9 @@ fn count_region(space: &AddressSpace, region: &NodeState, usage: &mut NodeUsage)
     usage.accessible_bytes += bytes(pages.accessible);
     usage.free_bytes += bytes(pages.dirty);
     usage.returned_bytes += bytes(pages.clean);
-    usage.overhead_bytes += region.slot_bytes(space);
+    // The zeroes after a cache's bins take no memory.
+    let zeroes = if space.has_owners() { region.caches() * ZEROES } else { 0 };
+    usage.overhead_bytes += region.slot_bytes(space).saturating_sub(zeroes);
     usage.empty_magazines += region.empty_magazines(space);
 }
 
