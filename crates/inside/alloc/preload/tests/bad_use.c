@@ -47,6 +47,20 @@ static void double_free_of_a_small_block(void) {
   free(block);
   free(announce(block));
 }
+/* As many as a thread collects for another before it sends them. */
+static char *collected[127];
+
+static void *free_collected(void *unused) {
+  for (size_t i = 0; i < COUNT(collected); i++) free(collected[i]);
+  free(announce(collected[COUNT(collected) - 1]));
+  return unused;
+}
+static void double_free_by_another_thread(void) {
+  for (size_t i = 0; i < COUNT(collected); i++) collected[i] = malloc(64);
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, free_collected, NULL) == 0);
+  CHECK(pthread_join(thread, NULL) == 0);
+}
 static void double_free_of_a_large_block(void) {
   char *block = keep = malloc(5 << 20);
   free(block);
@@ -88,6 +102,7 @@ int main(int count, char **arguments) {
       {"free_inside_a_large_block", free_inside_a_large_block},
       {"free_of_a_misaligned_pointer", free_of_a_misaligned_pointer},
       {"double_free_of_a_small_block", double_free_of_a_small_block},
+      {"double_free_by_another_thread", double_free_by_another_thread},
       {"double_free_of_a_medium_block", double_free_of_a_medium_block},
       {"double_free_of_a_large_block", double_free_of_a_large_block},
       {"realloc_of_a_foreign_pointer", realloc_of_a_foreign_pointer},

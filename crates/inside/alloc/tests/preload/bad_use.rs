@@ -55,6 +55,7 @@ aborts! {
     free_inside_a_large_block: NO_BLOCK
     free_of_a_misaligned_pointer: MISALIGNED
     double_free_of_a_small_block: TWICE
+    double_free_by_another_thread: TWICE
     double_free_of_a_medium_block: NO_BLOCK
     double_free_of_a_large_block: NO_BLOCK
     realloc_of_a_foreign_pointer: FOREIGN

@@ -53,6 +53,7 @@ fn under_rlimit_data() {
     in_shell("ulimit -d 600000", "until_no_memory");
     in_shell("ulimit -d 600000", "until_no_memory_in_threads");
     in_shell("ulimit -d 300000", "works");
+    in_shell("ulimit -d 140000", "works");
 }
 
 #[test]
