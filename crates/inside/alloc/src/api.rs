@@ -9,7 +9,6 @@ use core::sync::atomic::Ordering;
 
 use crate::cache::bins::{self, Bin, Bins};
 use crate::cache::thread_cache::ThreadCache;
-use crate::central::magazine::Magazine;
 use crate::decay;
 use crate::large::{self, Block};
 use crate::layout::address_space::AddressSpace;
@@ -229,8 +228,7 @@ unsafe fn push(bins: *mut Bins, difference: usize, object: *mut u8) {
         // The thread that allocates it next, soon, will write there, and this is the last moment
         // before that at which its address is known.
         prefetch::to_write(object);
-        Magazine::put(top, object);
-        (*slot).top.store(top.add(1), Ordering::Relaxed);
+        (*slot).push_at(top, object);
     }
 }
 

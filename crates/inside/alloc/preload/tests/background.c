@@ -5,9 +5,9 @@
 #include "case.h"
 
 #include <dirent.h>
-#include <pthread.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 
 enum { MUCH = 64 << 20 };

@@ -19,7 +19,6 @@ use crate::central::node_state::NodeState;
 use crate::layout::address_space::AddressSpace;
 use crate::layout::class_map::{Entry, Owner};
 use crate::layout::size_class::{self, MAGAZINE_MAX};
-use crate::slab::give_back;
 
 /// Bytes of objects after which they are sent, because those that a thread has collected are of use
 /// to nobody else.
@@ -84,9 +83,7 @@ impl ThreadCache {
         for owner in node.owners() {
             if let Some((magazine, objects)) = self.take_collected(owner) {
                 // SAFETY: the magazine was taken and is ours.
-                if unsafe { !hand_over::to_owner(space, node, owner, magazine, objects) } {
-                    give_back::return_magazine(space, node.number, magazine, objects);
-                }
+                unsafe { hand_over::send_home(space, node, owner, magazine, objects) };
             }
         }
     }

@@ -64,22 +64,20 @@ pub unsafe fn to_owner(
     true
 }
 
-/// Gives a magazine with objects of any class to the inbox of their node. Objects that stay there
-/// for a while return to their spans, because no thread of that node may ever ask for them.
+/// The same, but without room the objects return to their spans. Without an owner, any thread of the
+/// node may take them.
 ///
 /// # Safety
-/// The magazine belongs to the caller alone, with objects of this node.
+/// As [`to_owner`].
 pub unsafe fn send_home(
     space: &AddressSpace,
     node: &NodeState,
+    owner: Owner,
     magazine: *mut Magazine,
     objects: usize,
 ) {
-    let inbox = node.inbox(Owner::NONE);
-    if inbox.depth(space) >= INBOX {
-        return give_back::return_magazine(space, node.number, magazine, objects);
-    }
     // SAFETY: by contract.
-    unsafe { inbox.give(space, magazine, objects) };
-    decay_request::raise();
+    if unsafe { !to_owner(space, node, owner, magazine, objects) } {
+        give_back::return_magazine(space, node.number, magazine, objects);
+    }
 }

@@ -9,6 +9,7 @@ use crate::central::magazine::Magazine;
 use crate::central::node_state::NodeState;
 use crate::config;
 use crate::layout::address_space::AddressSpace;
+use crate::layout::class_map::Owner;
 use crate::layout::size_class;
 use crate::slab::give_back;
 
@@ -38,7 +39,10 @@ impl ThreadCache {
         if objects >= size_class::TABLE[class].magazine as usize {
             outbound.store(null_mut(), Ordering::Relaxed);
             // SAFETY: nothing refers to it.
-            unsafe { hand_over::send_home(space, NodeState::of(space, home), magazine, objects) };
+            unsafe {
+                let home = NodeState::of(space, home);
+                hand_over::send_home(space, home, Owner::NONE, magazine, objects);
+            }
         } else {
             outbound.store(top, Ordering::Relaxed);
         }
@@ -54,8 +58,9 @@ impl ThreadCache {
                 let objects = Magazine::objects(magazine, top);
                 // SAFETY: nothing refers to the magazine.
                 unsafe {
-                    hand_over::send_home(space, NodeState::of(space, node), magazine, objects)
-                };
+                    let node = NodeState::of(space, node);
+                    hand_over::send_home(space, node, Owner::NONE, magazine, objects);
+                }
             }
         }
     }

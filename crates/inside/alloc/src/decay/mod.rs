@@ -193,7 +193,7 @@ mod tests {
                 unsafe { *Magazine::word(magazine, index) = object as *mut u8 };
             }
             // SAFETY: nothing else refers to it, and its objects belong to this node.
-            unsafe { hand_over::send_home(space, node, magazine, objects.len()) };
+            unsafe { hand_over::send_home(space, node, Owner::NONE, magazine, objects.len()) };
         }
         (space.page_of(start), all.len())
     }
