@@ -265,7 +265,11 @@ fn what_does_not_exist_is_named() {
 fn a_damaged_study_of_the_lab_says_where() {
     let place = Place::new("");
     fs::write(place.path("s.toml"), "title = 3").unwrap();
-    place.study(&["lab", "s.toml"]).assert().code(125).stderr(contains("the study is damaged"));
+    place
+        .study(&["lab", "s.toml"])
+        .assert()
+        .code(125)
+        .stderr(contains("cannot use s.toml: the study is damaged: line 1: "));
     let unknown = "the study has no run 'x'; it has chase-a";
     place.study(&["lab", "--only", "x"]).assert().code(125).stderr(contains(unknown));
 }

@@ -22,6 +22,7 @@ mod read;
 mod recording;
 pub mod routes;
 mod set;
+pub mod toml_text;
 
 pub use id::{CpuId, NodeId};
 pub use machine::{Allowed, Cache, CacheKind, Cpu, Figures, HugePages, Link, Machine, Node};

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use numapilot_topology::toml_text;
 use thiserror::Error;
 
 use crate::{Plan, allocators};
@@ -61,15 +62,11 @@ impl Plan {
     /// # Errors
     /// [`ProfileError::Content`].
     pub fn from_profile(text: &str, path: &Path) -> Result<Self, ProfileError> {
-        toml::from_str(text).map_err(|error| {
-            let start = error.span().map_or(0, |span| span.start.min(text.len()));
-            let line = 1 + text.as_bytes()[..start].iter().filter(|b| **b == b'\n').count();
-            ProfileError::Content {
-                path: path.to_owned(),
-                line,
-                message: error.message().trim().replace('\n', " "),
-                remedy: "the names and values are in the manual, page `profiles`",
-            }
+        toml_text::parse(text).map_err(|error| ProfileError::Content {
+            path: path.to_owned(),
+            line: error.line,
+            message: error.message,
+            remedy: "the names and values are in the manual, page `profiles`",
         })
     }
 

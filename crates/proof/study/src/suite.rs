@@ -1,5 +1,6 @@
 //! The list of test programs, a TOML file: `studies/allocators.toml`.
 
+use numapilot_topology::toml_text::{self, SyntaxError};
 use regex::Regex;
 use serde::Deserialize;
 use thiserror::Error;
@@ -47,7 +48,7 @@ pub struct Test {
 pub enum SuiteError {
     /// The text is not a list of programs.
     #[error("the list of programs is damaged: {0}")]
-    Syntax(#[from] toml::de::Error),
+    Syntax(#[from] SyntaxError),
     /// Two tests have the same name.
     #[error("the list of programs has two tests named '{0}'; rename one")]
     Twice(String),
@@ -70,7 +71,7 @@ impl Suite {
     /// # Errors
     /// [`SuiteError`].
     pub fn parse(text: &str) -> Result<Self, SuiteError> {
-        let suite: Self = toml::from_str(text)?;
+        let suite: Self = toml_text::parse(text)?;
         for tests in [&suite.own, &suite.foreign] {
             for (i, test) in tests.iter().enumerate() {
                 if tests[..i].iter().any(|other| other.name == test.name) {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use super::shipped_names;
+use crate::toml_text::SyntaxError;
 
 /// Why a machine description cannot be used.
 #[derive(Debug, Error)]
@@ -25,8 +26,8 @@ pub enum DescriptionError {
         name: String,
     },
     /// Not TOML, an unknown key or a value of the wrong type.
-    #[error("{0}")]
-    Syntax(String),
+    #[error(transparent)]
+    Syntax(#[from] SyntaxError),
     /// A file whose description is invalid.
     #[error("machine description {}: {error}", path.display())]
     InFile {
@@ -71,13 +72,6 @@ impl DescriptionError {
     /// An impossible value.
     pub(super) fn invalid(at: impl Into<String>, why: impl Into<String>) -> Self {
         Self::Invalid { at: at.into(), why: why.into() }
-    }
-}
-
-// Displayed as text, because the message is complete. A chain of causes would repeat it.
-impl From<toml::de::Error> for DescriptionError {
-    fn from(error: toml::de::Error) -> Self {
-        Self::Syntax(error.to_string().trim_end().to_owned())
     }
 }
 

@@ -32,7 +32,7 @@ pub use shipped::{SHIPPED, shipped_names};
 pub use source::Source;
 pub use text::{ByteSize, SharedBy};
 
-use crate::{CacheKind, Machine, NodeId, NodeSet, bounded};
+use crate::{CacheKind, Machine, NodeId, NodeSet, bounded, toml_text};
 
 /// The largest description file in bytes: a hundred times the longest one shipped.
 const LONGEST: u64 = 1 << 20;
@@ -244,7 +244,7 @@ impl Description {
     /// # Errors
     /// [`DescriptionError`] naming the place in the text, the cause and the remedy.
     pub fn parse(text: &str) -> Result<Self, DescriptionError> {
-        let description: Self = toml::from_str(text)?;
+        let description: Self = toml_text::parse(text)?;
         description.check()?;
         Ok(description)
     }

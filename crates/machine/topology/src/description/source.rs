@@ -111,7 +111,9 @@ impl Description {
 
 fn check_table(name: &str, table: &toml::Table) -> Result<(), DescriptionError> {
     let source = match table.get("source") {
-        Some(value) => value.clone().try_into()?,
+        Some(value) => value.clone().try_into().map_err(|error: toml::de::Error| {
+            DescriptionError::invalid(format!("{name}.source"), error.message())
+        })?,
         None => Source::default(),
     };
     let keys: Vec<&str> = table

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use numapilot_topology::toml_text::{self, SyntaxError};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -190,12 +191,12 @@ pub enum PaperValue {
 #[derive(Debug, Error)]
 pub enum DefinitionError {
     /// The text does not define an experiment.
-    #[error("{name} is not an experiment ({cause}); see `numapilot study` in the manual")]
+    #[error("{name} is not an experiment: {cause}; see `numapilot study` in the manual")]
     Syntax {
         /// The origin of the text.
         name: String,
         /// The parser's error.
-        cause: toml::de::Error,
+        cause: SyntaxError,
     },
     /// The definition names something that does not exist.
     #[error("{experiment}: {what}; correct the experiment's file")]
@@ -213,7 +214,7 @@ impl Experiment {
     /// # Errors
     /// [`DefinitionError`].
     pub fn parse(name: &str, text: &str) -> Result<Self, DefinitionError> {
-        let experiment: Self = toml::from_str(text)
+        let experiment: Self = toml_text::parse(text)
             .map_err(|cause| DefinitionError::Syntax { name: name.to_owned(), cause })?;
         experiment.check().map_err(|what| DefinitionError::Inconsistent {
             experiment: experiment.id.clone(),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use numapilot_topology::toml_text::{self, SyntaxError};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -137,7 +138,7 @@ fn one() -> f64 {
 pub enum StudyError {
     /// The text does not define a study.
     #[error("the study is damaged: {0}")]
-    Syntax(toml::de::Error),
+    Syntax(#[from] SyntaxError),
     /// Two runs have the same name.
     #[error("the study has two runs named '{0}'; rename one")]
     Twice(String),
@@ -171,7 +172,7 @@ impl Study {
     /// # Errors
     /// [`StudyError`].
     pub fn parse(text: &str) -> Result<Self, StudyError> {
-        let study: Self = toml::from_str(text).map_err(StudyError::Syntax)?;
+        let study: Self = toml_text::parse(text)?;
         let mut names = BTreeSet::new();
         if let Some(run) = study.runs.iter().find(|run| !names.insert(&run.name)) {
             return Err(StudyError::Twice(run.name.clone()));

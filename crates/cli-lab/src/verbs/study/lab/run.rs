@@ -47,7 +47,8 @@ struct RunJson<'a> {
 impl Args {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         let study = match &self.study {
-            Some(path) => Study::parse(&read(path)?)?,
+            Some(path) => Study::parse(&read(path)?)
+                .with_context(|| format!("cannot use {}", path.display()))?,
             None => Study::standard()?,
         };
         for name in &self.only {
