@@ -122,6 +122,27 @@ fn an_allocator_is_seen_in_the_program_or_left_out() {
 }
 
 #[test]
+fn installed_programs_run_on_inputs_of_the_suite() {
+    let mut command = bench(&["suite", "--rounds", "1", "--installed", "--filter", "sort|redis"]);
+    // A directory with what `sort` needs, and without redis.
+    let path = tempfile::tempdir().unwrap();
+    for name in ["sh", "awk", "seq", "sort", "tail", "uniq"] {
+        let program = ["/usr/bin", "/bin"].map(|d| Path::new(d).join(name));
+        let program = program.iter().find(|path| path.exists()).unwrap();
+        std::os::unix::fs::symlink(program, path.path().join(name)).unwrap();
+    }
+    command.env("PATH", path.path()).env("TMPDIR", path.path());
+    let results = json(command.args(["--allocators", "glibc"]));
+    assert_eq!(results["tests"].as_array().unwrap().len(), 1);
+    assert_eq!(results["tests"][0]["results"][0]["runs"], 1);
+    assert_eq!(results["missing"][0]["reason"], "no program redis-server in $PATH");
+    // The input files are gone.
+    let left = fs::read_dir(path.path()).unwrap().flatten();
+    let left: Vec<_> = left.filter(|entry| !entry.path().is_symlink()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
 fn a_picture_is_drawn() {
     let programs = programs();
     let picture = programs.path().join("x.svg");

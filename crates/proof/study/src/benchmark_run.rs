@@ -105,6 +105,7 @@ impl BenchmarkRun<'_> {
         let mut rng = StdRng::seed_from_u64(self.seed);
         let mut made = Runs::default();
         let mut out: Vec<(usize, usize)> = Vec::new();
+        let mut outputs: Vec<Option<String>> = vec![None; self.tests.len()];
         for round in 0..self.rounds {
             for test in 0..self.tests.len() {
                 let mut turn: Vec<usize> = (0..self.candidates.len()).collect();
@@ -113,7 +114,7 @@ impl BenchmarkRun<'_> {
                 for candidate in turn {
                     let order = Order { round, test, candidate };
                     watcher.before(order, made.runs.len(), self.total(round, &out));
-                    let outcome = match self.one(order) {
+                    let outcome = match self.one(order, &mut outputs[test]) {
                         Err(RunError::Interrupted) => {
                             made.is_interrupted = true;
                             return Ok(made);
@@ -138,7 +139,12 @@ impl BenchmarkRun<'_> {
         all - out.len() * (self.rounds - 1 - round) as usize
     }
 
-    fn one(&self, order: Order) -> Result<Result<Figures, Failure>, RunError> {
+    /// Makes one run. `output` is what the test printed in the first run that succeeded.
+    fn one(
+        &self,
+        order: Order,
+        output: &mut Option<String>,
+    ) -> Result<Result<Figures, Failure>, RunError> {
         let test = &self.tests[order.test];
         let plan =
             Plan { allocator: self.candidates[order.candidate].choice.clone(), ..Plan::default() };
@@ -167,7 +173,17 @@ impl BenchmarkRun<'_> {
             Err(error) => return Err(error),
         };
         let seen = observer.map(Observer::finish);
-        Ok(self.figures(test, &execution, seen.as_deref()))
+        let figures = self.figures(test, &execution, seen.as_deref());
+        if figures.is_ok() && test.is_deterministic {
+            let expected = output.get_or_insert_with(|| execution.text.clone());
+            if *expected != execution.text {
+                return Ok(Err(Failure::WrongAnswer {
+                    expected: end(expected),
+                    got: end(&execution.text),
+                }));
+            }
+        }
+        Ok(figures)
     }
 
     fn figures(
@@ -207,6 +223,12 @@ impl BenchmarkRun<'_> {
     }
 }
 
+/// The end of an output, for a message.
+fn end(text: &str) -> String {
+    const MOST: usize = 100;
+    text.chars().skip(text.chars().count().saturating_sub(MOST)).collect()
+}
+
 fn is_in_effect(seen: &Seen) -> bool {
     matches!(seen.effect, Effect::InEffect { .. })
 }
@@ -244,6 +266,7 @@ mod tests {
             memory: Some(Regex::new(r"RSS (\S+)").unwrap()),
             about: String::new(),
             threads: NonZeroUsize::MIN,
+            is_deterministic: false,
         }
     }
 
@@ -310,6 +333,17 @@ mod tests {
         assert!(figures.peak_rss_bytes > 100 << 10, "{figures:?}");
         assert!(figures.wall_seconds > 0.0 && figures.page_faults > 0.0);
         assert_eq!(figures.rss_per_requested, Some(1.5));
+    }
+
+    #[test]
+    fn another_output_is_a_failure() {
+        let test = shell("changes", "echo $$", None);
+        let test = Ready { is_deterministic: true, ..test };
+        let made = run(&[test, shell("free", "echo $$", None)], false);
+        let wrong = |run: &&Run| matches!(run.outcome, Err(Failure::WrongAnswer { .. }));
+        let wrong: Vec<&Run> = made.runs.iter().filter(wrong).collect();
+        // The first run says what is expected. The second allocator fails, then the first one.
+        assert_eq!(wrong.iter().map(|run| run.order.test).collect::<Vec<_>>(), [0, 0]);
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub struct Ready {
     pub about: String,
     /// Its number of threads, if that can be chosen.
     pub threads: NonZeroUsize,
+    /// Whether every run prints the same.
+    pub is_deterministic: bool,
 }
 
 /// A test that cannot run.
@@ -47,6 +49,8 @@ pub struct Missing {
 pub struct Places {
     /// Directories with programs, in order of preference.
     pub directories: Vec<PathBuf>,
+    /// Directory of the input files of installed programs.
+    pub inputs: Option<PathBuf>,
     /// The program with the verb `bench`, for numapilot's own tests.
     pub numapilot: PathBuf,
     /// Number of threads of a test.
@@ -64,6 +68,9 @@ impl Places {
             None => vec![self.numapilot.clone().into(), "bench".into()],
             Some(program) => vec![self.program(program).map_err(missing)?.into()],
         };
+        for program in &test.needs {
+            self.program(program).map_err(missing)?;
+        }
         for argument in &test.arguments {
             command.push(self.argument(argument).map_err(missing)?);
         }
@@ -76,6 +83,7 @@ impl Places {
             memory: test.memory.clone(),
             about: test.about.clone(),
             threads: self.threads,
+            is_deterministic: test.is_deterministic,
         })
     }
 
@@ -93,13 +101,17 @@ impl Places {
             let path = std::env::var_os("PATH").unwrap_or_default();
             std::env::split_paths(&path).map(|d| d.join(name)).find(|p| p.is_file())
         };
-        self.find(name)
-            .or_else(installed)
-            .ok_or_else(|| format!("no program {name} in {} or $PATH", self.searched()))
+        self.find(name).or_else(installed).ok_or_else(|| match self.directories.as_slice() {
+            [] => format!("no program {name} in $PATH"),
+            _ => format!("no program {name} in {} or $PATH", self.searched()),
+        })
     }
 
     fn file(&self, name: &str) -> Result<PathBuf, String> {
-        self.find(name).ok_or_else(|| format!("no file {name} in {}", self.searched()))
+        let input = self.inputs.as_ref().map(|directory| directory.join(name));
+        self.find(name)
+            .or_else(|| input.filter(|path| path.is_file()))
+            .ok_or_else(|| format!("no file {name} in {}", self.searched()))
     }
 
     fn find(&self, name: &str) -> Option<PathBuf> {
@@ -134,6 +146,7 @@ mod tests {
         };
         let places = Places {
             directories: vec![top.path().to_owned()],
+            inputs: None,
             numapilot: "/usr/bin/numapilot".into(),
             threads: NonZeroUsize::new(3).unwrap(),
         };

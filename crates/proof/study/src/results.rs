@@ -108,6 +108,9 @@ pub struct Mean {
     pub tests: usize,
     /// Geometric means over these tests.
     pub ratios: Option<Ratios>,
+    /// The same without the lowest and the highest ratio of each measure, on which a mean of few
+    /// tests depends most; absent for two tests or fewer.
+    pub ratios_without_extremes: Option<Ratios>,
 }
 
 /// An allocator.
@@ -235,19 +238,27 @@ fn ratios(mine: &[(u32, Figures)], other: &[(u32, Figures)]) -> Option<Ratios> {
 
 fn mean(name: &str, rows: &[Row], candidate: usize) -> Mean {
     let ratios: Vec<Ratios> = rows.iter().filter_map(|row| row.results[candidate].ratios).collect();
-    let over = |measure: Measure| {
-        let logarithms: f64 = ratios.iter().map(|r| r.of(measure).ln()).sum();
-        (logarithms / ratios.len() as f64).exp()
-    };
     Mean {
         allocator: name.to_owned(),
         tests: ratios.len(),
-        ratios: (!ratios.is_empty()).then(|| Ratios {
-            cpu: over(Measure::Cpu),
-            cpu_minimum: over(Measure::CpuMinimum),
-            wall: over(Measure::Wall),
-            rss: over(Measure::Rss),
-        }),
+        ratios: (!ratios.is_empty()).then(|| geometric_mean(&ratios, 0)),
+        ratios_without_extremes: (ratios.len() > 2).then(|| geometric_mean(&ratios, 1)),
+    }
+}
+
+/// The geometric mean of each measure, without this many of the lowest and of the highest ratios.
+fn geometric_mean(ratios: &[Ratios], left_out: usize) -> Ratios {
+    let over = |measure: Measure| {
+        let mut logarithms: Vec<f64> = ratios.iter().map(|r| r.of(measure).ln()).collect();
+        logarithms.sort_by(f64::total_cmp);
+        let counted = &logarithms[left_out..logarithms.len() - left_out];
+        (counted.iter().sum::<f64>() / counted.len() as f64).exp()
+    };
+    Ratios {
+        cpu: over(Measure::Cpu),
+        cpu_minimum: over(Measure::CpuMinimum),
+        wall: over(Measure::Wall),
+        rss: over(Measure::Rss),
     }
 }
 
@@ -273,6 +284,7 @@ mod tests {
             memory: None,
             about: String::new(),
             threads: NonZeroUsize::MIN,
+            is_deterministic: false,
         }
     }
 
@@ -326,8 +338,22 @@ mod tests {
         assert_eq!(reference.ratios.unwrap().cpu, 1.0);
         assert_eq!((reference.tests, slow.tests, absent.tests), (3, 2, 0));
         assert!((slow.ratios.unwrap().cpu - 2.0).abs() < 1e-12);
-        assert_eq!(absent.ratios, None);
+        assert_eq!((absent.ratios, slow.ratios_without_extremes), (None, None));
         let failure = results.tests[2].results[1].failure.as_deref();
         assert_eq!(failure, Some("killed by signal 11"));
+    }
+
+    #[test]
+    fn a_mean_is_also_given_without_its_extremes() {
+        let seconds = [2.0, 0.01, 8.0, 1e6];
+        let runs = seconds.iter().enumerate();
+        let runs = runs.flat_map(|(test, &s)| [run(test, 0, 0, 1.0), run(test, 1, 0, s)]);
+        let runs: Vec<Run> = runs.collect();
+        let tests = ["a", "b", "c", "d"].map(test);
+        let candidates = [candidate("reference"), candidate("other")];
+        let results = Results::new(&tests, &candidates, 0, &runs, Vec::new(), false);
+        let mean = results.geometric_means[1].ratios_without_extremes.unwrap();
+        assert!((mean.cpu - 4.0).abs() < 1e-9);
+        assert!((mean.rss - 2.0).abs() < 1e-12);
     }
 }

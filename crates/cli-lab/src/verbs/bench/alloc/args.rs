@@ -22,7 +22,8 @@ pub struct List {
 #[command(after_help = "\
 Examples:\n  numapilot bench alloc suite\n  \
 numapilot bench alloc suite --allocators glibc,jemalloc,mine=./libmine.so --filter larson\n  \
-numapilot bench alloc suite --programs ~/mimalloc-bench --peers ~/peers --svg suite.svg")]
+numapilot bench alloc suite --programs ~/mimalloc-bench --peers ~/peers --svg suite.svg\n  \
+numapilot bench alloc suite --installed --reference glibc")]
 pub struct Suite {
     #[command(flatten)]
     pub tests: Tests,
@@ -58,6 +59,11 @@ pub struct Tests {
     /// directory instead of numapilot's own tests; may be repeated.
     #[arg(long, value_name = "DIR")]
     pub programs: Vec<PathBuf>,
+
+    /// Run programs that are installed on this machine (python3, perl, git, g++, sqlite3, sort,
+    /// redis, postgres, node, java) instead of numapilot's own tests.
+    #[arg(long, conflicts_with = "programs")]
+    pub installed: bool,
 
     /// Run only tests whose name matches.
     #[arg(long, value_name = "REGEX")]

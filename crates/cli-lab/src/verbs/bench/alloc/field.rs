@@ -1,13 +1,14 @@
 //! The participants of a comparison: runnable tests and allocators.
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
-use std::thread;
+use std::path::{Path, PathBuf};
+use std::{fs, io, thread};
 
 use anyhow::{Context, bail};
 use numapilot_study::candidates::{self, Candidate};
 use numapilot_study::files::{Missing, Places, Ready};
 use numapilot_study::suite::{self, Test};
+use tempfile::TempDir;
 
 use super::args::{Allocators, Compare, Tests};
 use crate::programs;
@@ -25,6 +26,9 @@ pub struct Field {
     pub reference: usize,
     /// The thread counts of `compare`, or the single one of `suite`.
     pub threads: Vec<NonZeroUsize>,
+    /// The current directory of the programs. Some write files there, none of which is needed.
+    /// With `--installed`, it has their input files.
+    pub directory: TempDir,
 }
 
 impl Field {
@@ -33,8 +37,9 @@ impl Field {
         let threads = tests.threads.unwrap_or_else(usable_cpus);
         let candidates = candidates(allocators)?;
         let reference = reference(&candidates, tests.reference.as_deref())?;
-        let (tests, missing) = chosen(tests, threads)?;
-        Ok(Self { tests, missing, candidates, reference, threads: vec![threads] })
+        let directory = directory(if tests.installed { &suite::INPUTS } else { &[] })?;
+        let (tests, missing) = chosen(tests, threads, directory.path())?;
+        Ok(Self { tests, missing, candidates, reference, threads: vec![threads], directory })
     }
 
     /// One test for each thread count, and the allocators.
@@ -43,8 +48,20 @@ impl Field {
         let candidates = candidates(&args.allocators)?;
         let reference = reference(&candidates, None)?;
         let (tests, missing) = mixes(&threads, args.operations)?;
-        Ok(Self { tests, missing, candidates, reference, threads })
+        Ok(Self { tests, missing, candidates, reference, threads, directory: directory(&[])? })
     }
+}
+
+/// Makes a directory for the programs, with these files.
+fn directory(files: &[(&str, &str)]) -> anyhow::Result<TempDir> {
+    let make = || {
+        let directory = numapilot_place::scratch_directory("suite")?;
+        for (name, text) in files {
+            fs::write(directory.path().join(name), text)?;
+        }
+        Ok::<_, io::Error>(directory)
+    };
+    make().context("cannot make a directory for the programs")
 }
 
 fn candidates(args: &Allocators) -> anyhow::Result<Vec<Candidate>> {
@@ -75,6 +92,7 @@ fn places(programs: &[PathBuf], threads: NonZeroUsize) -> anyhow::Result<Places>
     });
     Ok(Places {
         directories: directories.collect::<anyhow::Result<_>>()?,
+        inputs: None,
         numapilot: programs::numapilot_lab()?,
         threads,
     })
@@ -105,10 +123,21 @@ fn mixes(
     Ok((ready, missing))
 }
 
-fn chosen(args: &Tests, threads: NonZeroUsize) -> anyhow::Result<(Vec<Ready>, Vec<Missing>)> {
-    let places = places(&args.programs, threads)?;
+fn chosen(
+    args: &Tests,
+    threads: NonZeroUsize,
+    directory: &Path,
+) -> anyhow::Result<(Vec<Ready>, Vec<Missing>)> {
+    let mut places = places(&args.programs, threads)?;
     let suite = suite::Suite::standard()?;
-    let all = if args.programs.is_empty() { suite.own } else { suite.foreign };
+    let all = if args.installed {
+        places.inputs = Some(directory.to_owned());
+        suite.installed
+    } else if args.programs.is_empty() {
+        suite.own
+    } else {
+        suite.foreign
+    };
     let wanted = |test: &&Test| args.filter.as_ref().is_none_or(|f| f.is_match(&test.name));
     let chosen: Vec<&Test> = all.iter().filter(wanted).collect();
     if chosen.is_empty() {

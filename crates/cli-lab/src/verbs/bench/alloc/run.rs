@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use numapilot_cli_kit::file::{self, Existing};
 use numapilot_cli_kit::interruption;
 use numapilot_cli_kit::settle::Measured;
@@ -85,16 +85,13 @@ fn measure(
     }
     let machine = numapilot_topology::read(Path::new("/"))?;
     let interrupted = interruption::flag()?;
-    // Some programs write files into their current directory; none of these is needed.
-    let directory = numapilot_place::scratch_directory("suite")
-        .context("cannot make a directory for the programs")?;
     let benchmark = BenchmarkRun {
         machine: &machine,
         tests: &field.tests,
         candidates: &field.candidates,
         rounds: args.rounds,
         timeout: args.timeout,
-        directory: directory.path(),
+        directory: field.directory.path(),
         seed: args.seed,
         interrupted: &interrupted,
     };

@@ -4,10 +4,11 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 
 use numapilot_cli_kit::terminal::{BAD, BOLD, DIM, Terminal, WARN, plural, table, trimmed};
-use numapilot_study::results::{Cell, Measure, Results};
+use numapilot_study::results::{Cell, Mean, Measure, Ratios, Results};
 
-/// Name of the last row of ratios.
+/// Names of the last rows of ratios.
 const MEAN: &str = "geometric mean";
+const WITHOUT_EXTREMES: &str = "without extremes";
 
 /// Prints the tables and the notes.
 pub fn results(
@@ -42,7 +43,7 @@ pub fn results(
 pub(super) fn blocks(results: &Results, width: usize) -> Vec<Vec<usize>> {
     let names = || results.tests.iter().map(|row| row.test.chars().count());
     // comfy-table puts a space on either side of a cell.
-    let first = names().chain([MEAN.len()]).max().unwrap_or(0) + 2;
+    let first = names().chain([MEAN.len(), WITHOUT_EXTREMES.len()]).max().unwrap_or(0) + 2;
     let (mut blocks, mut used) = (vec![Vec::new()], first);
     for (index, allocator) in results.allocators.iter().enumerate() {
         let need = allocator.name.chars().count().max("failed".len()) + 2;
@@ -66,11 +67,17 @@ fn ratios(results: &Results, measure: Measure, columns: &[usize]) -> String {
         let cells = columns.iter().map(|&c| ratio(&row.results[c], measure));
         rows.add_row(std::iter::once(row.test.clone()).chain(cells));
     }
-    let means = columns.iter().map(|&c| {
-        let mean = &results.geometric_means[c];
-        mean.ratios.map_or("-".to_owned(), |ratios| format!("{:.3}", ratios.of(measure)))
-    });
-    rows.add_row(std::iter::once(MEAN.to_owned()).chain(means));
+    let means: [(&str, fn(&Mean) -> Option<Ratios>); 2] =
+        [(MEAN, |mean| mean.ratios), (WITHOUT_EXTREMES, |mean| mean.ratios_without_extremes)];
+    for (name, of) in means {
+        let ratios: Vec<_> = columns.iter().map(|&c| of(&results.geometric_means[c])).collect();
+        if name == MEAN || ratios.iter().any(Option::is_some) {
+            let cells = ratios.iter().map(|ratios| {
+                ratios.map_or("-".to_owned(), |ratios| format!("{:.3}", ratios.of(measure)))
+            });
+            rows.add_row(std::iter::once(name.to_owned()).chain(cells));
+        }
+    }
     trimmed(&rows)
 }
 
