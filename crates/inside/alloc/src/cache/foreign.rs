@@ -104,23 +104,15 @@ impl ThreadCache {
     /// Takes the magazine for an owner, and its number of objects.
     fn take_collected(&self, owner: Owner) -> Option<(*mut Magazine, usize)> {
         let bin = &self.foreign[owner.number()];
-        let top = bin.top();
-        if top.is_null() {
-            return None;
-        }
+        let collected = Magazine::collected(bin.top())?;
         bin.set(null_mut(), null_mut());
-        Some((Magazine::of(top), Magazine::objects(Magazine::of(top), top)))
+        Some(collected)
     }
 
     /// Visits the objects that the cache has collected for other owners. As [`Self::ready`].
     pub fn collected(&self, mut look: impl FnMut(*mut u8)) {
         for bin in &self.foreign {
-            let top = bin.top();
-            if !top.is_null() {
-                let magazine = Magazine::of(top);
-                (1..=Magazine::objects(magazine, top))
-                    .for_each(|index| look(Magazine::glance(magazine, index)));
-            }
+            Magazine::visit(bin.top(), &mut look);
         }
     }
 }

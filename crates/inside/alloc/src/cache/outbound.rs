@@ -53,9 +53,7 @@ impl ThreadCache {
         for node in 0..space.nodes().count() {
             let top = self.outbound[node].load(Ordering::Relaxed);
             self.outbound[node].store(null_mut(), Ordering::Relaxed);
-            if !top.is_null() {
-                let magazine = Magazine::of(top);
-                let objects = Magazine::objects(magazine, top);
+            if let Some((magazine, objects)) = Magazine::collected(top) {
                 // SAFETY: nothing refers to the magazine.
                 unsafe {
                     let node = NodeState::of(space, node);
@@ -66,13 +64,7 @@ impl ThreadCache {
     }
 
     /// Visits the objects that the cache has collected for another node. As [`Self::ready`].
-    pub fn outgoing(&self, node: usize, mut look: impl FnMut(*mut u8)) {
-        let top = self.outbound[node].load(Ordering::Relaxed);
-        if !top.is_null() {
-            let magazine = Magazine::of(top);
-            for index in 1..=Magazine::objects(magazine, top) {
-                look(Magazine::glance(magazine, index));
-            }
-        }
+    pub fn outgoing(&self, node: usize, look: impl FnMut(*mut u8)) {
+        Magazine::visit(self.outbound[node].load(Ordering::Relaxed), look);
     }
 }

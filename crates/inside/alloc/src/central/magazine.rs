@@ -100,6 +100,20 @@ impl Magazine {
         }
     }
 
+    /// The magazine of objects that were collected below `top`, and their number; `None` for a null
+    /// pointer.
+    #[inline]
+    pub fn collected(top: *mut *mut u8) -> Option<(*mut Self, usize)> {
+        (!top.is_null()).then(|| (Self::of(top), Self::objects(Self::of(top), top)))
+    }
+
+    /// Visits the objects that were collected below `top`, which another thread may be changing.
+    pub fn visit(top: *mut *mut u8, look: impl FnMut(*mut u8)) {
+        if let Some((magazine, objects)) = Self::collected(top) {
+            (1..=objects).map(|index| Self::glance(magazine, index)).for_each(look);
+        }
+    }
+
     /// The class of all objects in a magazine; `None` if they are of several.
     ///
     /// # Safety

@@ -59,21 +59,22 @@ fn look_at_the_clock(space: &AddressSpace, cache: &ThreadCache) {
         tick(space, node);
         node.grows.store(true, Ordering::Relaxed);
     }
-    if node.grows.load(Ordering::Relaxed) {
-        let more = step(space, node, depots_of(node, cache), STEP);
-        node.grows.store(more, Ordering::Relaxed);
-    }
-    if background_thread::is_running() {
-        return;
-    }
-    let now_ms = kernel::now_ms();
-    if node.tick_due(now_ms, TICK_MS) {
-        tick(space, node);
-        for region in [cache.node(), space.nodes().blocks(cache.node())] {
-            purge(space, Region::of(space, region), (now_ms as u32).wrapping_sub(PAGES_IDLE_MS));
+    let is_alone = !background_thread::is_running();
+    if is_alone {
+        let now_ms = kernel::now_ms();
+        if node.tick_due(now_ms, TICK_MS) {
+            tick(space, node);
+            for region in [cache.node(), space.nodes().blocks(cache.node())] {
+                let region = Region::of(space, region);
+                purge(space, region, (now_ms as u32).wrapping_sub(PAGES_IDLE_MS));
+            }
         }
     }
-    step(space, node, depots_of(node, cache), STEP);
+    let grows = node.grows.load(Ordering::Relaxed);
+    let more = (is_alone || grows) && step(space, node, depots_of(node, cache), STEP);
+    if grows && !more {
+        node.grows.store(false, Ordering::Relaxed);
+    }
 }
 
 /// The depots that a thread empties. The overflow of the other threads is left to them or to the
