@@ -63,6 +63,67 @@ fn a_hidden_malloc_is_seen_as_far_as_the_symbols_tell() {
     assert!(!stderr.contains("in effect"), "{stderr}");
 }
 
+/// With `-static-libstdc++`, a program defines operator new, which calls the malloc that the loader
+/// finds.
+#[test]
+fn an_operator_new_that_calls_malloc_is_no_malloc_of_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = "#include <stdlib.h>\n#include <unistd.h>\n\
+                  void *_Znwm(unsigned long n) { return malloc(n); }\n\
+                  int main(void) { usleep(700000); return _Znwm(9) == 0; }";
+    for flags in [&["-rdynamic"][..], &[]] {
+        let Some(program) = compile(directory.path(), source, flags) else { return };
+        let library = own_allocator();
+        let plan = ["--allocator", library.to_str().unwrap(), program.to_str().unwrap()];
+        let output = run(&[&["-v", "--strict"], &plan[..]].concat());
+        let stderr = err(&output);
+        assert!(output.status.success(), "{flags:?}: {stderr}");
+        assert!(stderr.contains(": in effect (its library is mapped)"), "{flags:?}: {stderr}");
+    }
+}
+
+/// A program that prints the name of the file whose malloc it uses.
+const USES: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int main(void) {
+    Dl_info where;
+    dladdr(dlsym(RTLD_DEFAULT, "malloc"), &where);
+    puts(strrchr(where.dli_fname, '/') + 1);
+    fflush(stdout);
+    usleep(700000);
+    return malloc(9) == 0;
+}
+"#;
+
+/// Redis is linked with jemalloc on some systems.
+#[test]
+fn a_program_that_is_linked_with_another_malloc_uses_the_c_librarys() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(other) = library(directory.path()) else { return };
+    let path = directory.path().to_str().unwrap();
+    let flags = ["-Wl,--no-as-needed", "-L", path, "-lalloc", "-Wl,-rpath", "-Wl,", "-ldl"];
+    let flags = flags.map(|flag| if flag == "-Wl," { format!("-Wl,{path}") } else { flag.into() });
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let Some(program) = compile(directory.path(), USES, &flags) else { return };
+    let program = program.to_str().unwrap();
+    assert_eq!(run(&[program]).stdout, b"liballoc.so\n", "{}", other.display());
+    let output = run(&["-v", "--strict", "--allocator", "glibc", program]);
+    let stderr = err(&output);
+    assert_eq!(output.stdout, b"libc.so.6\n", "{stderr}");
+    assert!(output.status.success(), "{stderr}");
+    assert!(stderr.contains("allocator glibc: in effect"), "{stderr}");
+    // A wrapper that hides the preload from the program is seen.
+    let script = format!("LD_PRELOAD=libm.so.6 exec {program}");
+    let output = run(&["--strict", "--allocator", "glibc", "sh", "-c", &script]);
+    assert_eq!(output.status.code(), Some(125), "{}", err(&output));
+    assert!(err(&output).contains("program uses liballoc.so"), "{}", err(&output));
+}
+
 #[test]
 fn a_static_pie_keeps_its_malloc_and_this_is_reported() {
     let directory = tempfile::tempdir().unwrap();

@@ -83,6 +83,16 @@ impl Environment {
         Ok(())
     }
 
+    /// Adds a library after those that are preloaded already, by a name that the loader searches.
+    pub fn preload_last(&mut self, name: &str) {
+        let mut value = self.get("LD_PRELOAD").unwrap_or_default();
+        if !value.is_empty() {
+            value.push(":");
+        }
+        value.push(name);
+        self.set("LD_PRELOAD", value);
+    }
+
     /// Makes an allocator use huge pages, unless the user has set one of its options for them.
     /// Returns whether it will request them.
     pub fn huge_pages(&mut self, how: HugePages) -> bool {
@@ -139,6 +149,8 @@ mod tests {
         env.preload(Path::new("/a.so")).unwrap();
         env.preload(Path::new("/b.so")).unwrap();
         assert_eq!(env.get("LD_PRELOAD").unwrap(), "/b.so:/a.so:/mine.so");
+        env.preload_last("libc.so.6");
+        assert_eq!(env.get("LD_PRELOAD").unwrap(), "/b.so:/a.so:/mine.so:libc.so.6");
         assert!(matches!(
             env.preload(Path::new("/with space.so")),
             Err(PlaceError::Unpreloadable(_))

@@ -1,7 +1,7 @@
 //! The malloc that a running process uses.
 //!
 //! Source: proc_pid_maps(5), ld.so(8): the dynamic loader resolves `malloc` first in the program,
-//! then in preloaded libraries, then in the C library. An allocator that is linked into a library
+//! then in preloaded libraries, then in those that the program is linked with. An allocator that is linked into a library
 //! under another name (`duckdb_je_malloc`) is not affected.
 
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use numapilot_observe::thread_group::task_with_memory;
 use serde::Serialize;
 
-use super::{GLIBC, known_file};
+use super::{C_LIBRARY, GLIBC, known_file};
 use crate::prepare::own_malloc::{embedded, exports_malloc, replaces_malloc};
 
 /// Libraries that define or import `malloc` or `operator new` in every program.
@@ -72,7 +72,8 @@ pub fn in_use(pid: i32) -> io::Result<InUse> {
     let mut files = executable_files(&maps);
     files.retain(|file| *file != program);
     files.insert(0, program);
-    Ok(among(&files))
+    let environment = fs::read(format!("/proc/{task}/environ")).unwrap_or_default();
+    Ok(among(&files, &preloaded(&environment)))
 }
 
 /// The files whose code is mapped. Their names may have any bytes.
@@ -89,11 +90,36 @@ pub(crate) fn executable_files(maps: &[u8]) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The malloc of a process with these files, the first of which is the program.
-fn among(files: &[PathBuf]) -> InUse {
-    let others: Vec<&PathBuf> = files.iter().filter(|file| !is_runtime(file)).collect();
+/// The libraries that a process preloads, in order, from its environment.
+fn preloaded(environment: &[u8]) -> Vec<PathBuf> {
+    let variables = environment.split(|byte| *byte == 0);
+    let list = variables.filter_map(|v| v.strip_prefix(b"LD_PRELOAD=")).next();
+    let entries = list.unwrap_or_default().split(|byte| b": \t\n".contains(byte));
+    entries.filter(|e| !e.is_empty()).map(|e| PathBuf::from(OsStr::from_bytes(e))).collect()
+}
+
+/// The malloc of a process with these files, the first of which is the program, and these preloaded
+/// libraries.
+fn among(files: &[PathBuf], preloaded: &[PathBuf]) -> InUse {
+    let mut others: Vec<&PathBuf> = files.iter().filter(|file| !is_runtime(file)).collect();
+    // `maps` shows the real path of a file, and a preloaded one may have a name without a path.
+    let real: Vec<PathBuf> =
+        preloaded.iter().map(|p| p.canonicalize().unwrap_or_else(|_| p.clone())).collect();
+    let is = |file: &Path, entry: &PathBuf| {
+        file == entry || (entry.components().count() == 1 && file.ends_with(entry))
+    };
+    let rank = |file: &Path| match files.first() {
+        Some(program) if program == file => 0,
+        _ => 1 + real.iter().position(|entry| is(file, entry)).unwrap_or(real.len()),
+    };
+    others.sort_by_key(|file| rank(file));
+    let c_library = real.iter().position(|entry| entry.ends_with(C_LIBRARY));
+    let after_c_library = |file: &Path| c_library.is_some_and(|at| rank(file) > at);
     // A file that can no longer be read (deleted, or in another namespace) is skipped.
     let malloc = others.iter().find(|file| {
+        if after_c_library(file) {
+            return false;
+        }
         let defines = if files.first() == Some(file) { replaces_malloc } else { exports_malloc };
         defines(file).unwrap_or(false)
     });
@@ -147,6 +173,31 @@ mod tests {
             assert!(is_runtime(Path::new(file)), "{file}");
         }
         assert!(!is_runtime(Path::new("/lib/libjemalloc.so.2")));
+    }
+
+    #[test]
+    fn the_loaders_order_decides() {
+        let Some(found) = super::super::installed().into_iter().next() else {
+            println!("skipped: no allocator is installed");
+            return;
+        };
+        let real = found.path.canonicalize().unwrap();
+        // Linked with the allocator, and preloaded or not.
+        let files = [PathBuf::from("/bin/cat"), real.clone()];
+        let name = |preload: &[u8]| among(&files, &preloaded(preload)).path;
+        assert_eq!(name(b"A=b\0LD_PRELOAD=\0"), Some(real.clone()));
+        assert_eq!(name(b"LD_PRELOAD=libc.so.6"), None);
+        let both = |list: &str| name(list.as_bytes());
+        let path = found.path.display();
+        assert_eq!(both(&format!("LD_PRELOAD=libc.so.6:{path}")), None);
+        assert_eq!(both(&format!("LD_PRELOAD={path} libc.so.6")), Some(real.clone()));
+        // The file's name comes later in the alphabet than that of the library that is linked.
+        let Some(other) = super::super::installed().into_iter().nth(1) else { return };
+        let mut files = vec![PathBuf::from("/bin/cat"), real, other.path.canonicalize().unwrap()];
+        files[1..].sort();
+        let last = files[2].clone();
+        let list = format!("LD_PRELOAD={}", last.display());
+        assert_eq!(among(&files, &preloaded(list.as_bytes())).path, Some(last));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use thiserror::Error;
 pub use in_use::{Embedded, InUse, in_use};
 pub(crate) use in_use::{executable_files, is_runtime};
 pub use search::{library_directories, own_directories};
+pub(crate) use table::C_LIBRARY;
 pub use table::{GLIBC, GLIBC_HUGE_PAGES, HugePages, KNOWN, Known, known};
 
 use crate::AllocatorChoice;

@@ -44,8 +44,10 @@ pub enum HugePages {
     },
 }
 
-/// The name of the C library's own malloc, without a preload.
+/// The name of the C library's own malloc.
 pub const GLIBC: &str = "glibc";
+/// The C library, by the name under which every program loads it.
+pub(crate) const C_LIBRARY: &str = "libc.so.6";
 
 /// The tunable with which glibc's malloc requests huge pages, since glibc 2.35.
 pub const GLIBC_HUGE_PAGES: HugePages = HugePages::Entry {

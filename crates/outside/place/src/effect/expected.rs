@@ -29,6 +29,8 @@ pub(crate) enum Item {
         /// The library.
         path: PathBuf,
     },
+    /// The C library's own malloc.
+    Glibc,
     /// Transparent huge pages, on or off.
     Thp(Thp),
     /// AutoNUMA, on or off.
@@ -87,6 +89,7 @@ impl fmt::Display for Item {
             Self::Cpus(cpus) => write!(f, "CPUs {cpus}"),
             Self::Threads(_) => f.write_str("threads"),
             Self::Allocator { name, .. } => write!(f, "allocator {name}"),
+            Self::Glibc => f.write_str("allocator glibc"),
             Self::Thp(thp) => write!(f, "thp {}", thp.name()),
             Self::NumaBalancing(balancing) => write!(f, "numa-balancing {}", balancing.name()),
             Self::Balancing => f.write_str("memory balancing"),

@@ -20,7 +20,7 @@ use numapilot_sys::affinity;
 use numapilot_topology::CpuSet;
 
 use super::expected::{Item, Policy};
-use crate::allocators::{executable_files, is_runtime, known_file};
+use crate::allocators::{executable_files, in_use, is_runtime, known_file};
 use crate::huge_pages::{Choice, Switches};
 use crate::prepare::malloc_in;
 use crate::prepare::own_malloc::{imports_malloc, own_malloc};
@@ -110,6 +110,7 @@ impl Process {
             Item::Cpus(cpus) => self.cpus(cpus),
             Item::Threads(cpus) => self.threads(cpus),
             Item::Allocator { path, .. } => self.allocator(path),
+            Item::Glibc => self.glibc(),
             Item::Thp(thp) => self.thp(*thp),
             Item::NumaBalancing(wanted) => self.numa_balancing(*wanted),
             Item::Balancing => self.balancing(),
@@ -183,8 +184,6 @@ impl Process {
         let maps = self.text("maps")?;
         let exe = PathBuf::from(self.path("exe"));
         let name = self.name();
-        let of_program =
-            |text: String, remedy| Ok(Verdict::Not(Cause { text, remedy, is_of_program: true }));
         // `maps` shows the real path of a file.
         let real = fs::canonicalize(library);
         let real = real.as_deref().unwrap_or(library).to_string_lossy().into_owned();
@@ -195,26 +194,11 @@ impl Process {
                     "look for a wrapper that adds another library to LD_PRELOAD",
                 ));
             }
-            return match own_malloc_of(&exe) {
-                Some(own) => of_program(
-                    format!(
-                        "{name} has its own malloc (it defines {own}), which a preloaded one does \
-                         not replace"
-                    ),
-                    "build it without its own allocator",
-                ),
-                None => Ok(self.users(&exe, &maps, library)),
-            };
+            return Ok(self.own_malloc(&exe).unwrap_or_else(|| self.users(&exe, &maps, library)));
         }
-        if let Some(obstacle) = obstacle_of(&exe) {
-            return of_program(
-                format!("{name} does not load it: {obstacle}"),
-                "use a dynamically linked build for glibc, or link the allocator into the program",
-            );
-        }
-        if !maps.contains("/libc.so.6") && !maps.contains("/libc-") {
-            // The loader maps preloaded libraries before the C library.
-            return Ok(Verdict::Unseen(format!("{name} is still being loaded")));
+        // The loader maps preloaded libraries before the C library.
+        if let Some(verdict) = self.without_c_library(&exe, &maps) {
+            return Ok(verdict);
         }
         Ok(not(
             format!("{name} runs without it"),
@@ -223,15 +207,74 @@ impl Process {
         ))
     }
 
+    /// The C library's own malloc.
+    fn glibc(&self) -> Result<Verdict, Verdict> {
+        let maps = self.text("maps")?;
+        let exe = PathBuf::from(self.path("exe"));
+        if let Some(verdict) = self.without_c_library(&exe, &maps).or_else(|| self.own_malloc(&exe))
+        {
+            return Ok(verdict);
+        }
+        let malloc = in_use(self.pid).map_err(|error| unreadable(&self.path("maps"), &error))?;
+        Ok(match (malloc.path, self.preload()) {
+            (None, _) => Verdict::Held("no other malloc comes before it".to_owned()),
+            // A program that writes its state into its command line may overwrite its environment.
+            (Some(_), None) => Verdict::Unseen(format!(
+                "{} is linked with {}, and its environment does not show whether the C library was \
+                 preloaded",
+                self.name(),
+                malloc.name
+            )),
+            (Some(_), Some(_)) => not(
+                format!("{} uses {}", self.name(), malloc.name),
+                "look for a wrapper that changes LD_PRELOAD",
+            ),
+        })
+    }
+
+    /// The verdict on a program that has its own malloc.
+    fn own_malloc(&self, exe: &Path) -> Option<Verdict> {
+        let own = own_malloc_of(exe)?;
+        Some(Verdict::Not(Cause {
+            text: format!(
+                "{} has its own malloc (it defines {own}), which a preloaded one does not replace",
+                self.name()
+            ),
+            remedy: "build it without its own allocator",
+            is_of_program: true,
+        }))
+    }
+
+    /// The verdict on a program that never loads preloaded libraries, or has not yet loaded the C
+    /// library.
+    fn without_c_library(&self, exe: &Path, maps: &str) -> Option<Verdict> {
+        let name = self.name();
+        if let Some(obstacle) = obstacle_of(exe) {
+            return Some(Verdict::Not(Cause {
+                text: format!("{name} does not load it: {obstacle}"),
+                remedy: "use a dynamically linked build for glibc, or link the allocator into the \
+                         program",
+                is_of_program: true,
+            }));
+        }
+        let is_loaded = maps.contains("/libc.so.6") || maps.contains("/libc-");
+        (!is_loaded).then(|| Verdict::Unseen(format!("{name} is still being loaded")))
+    }
+
     /// The malloc of a library that the process preloads before this one, from the environment at
     /// exec, which its loader used.
     fn malloc_before(&self, library: &Path) -> Option<String> {
-        let environment = fs::read(self.path("environ")).ok()?;
-        let variables = environment.split(|byte| *byte == 0);
-        let preload = variables.filter_map(|v| v.strip_prefix(b"LD_PRELOAD=")).next()?;
+        let preload = self.preload()?;
         let ours = library.as_os_str().as_bytes();
         let at = preload.windows(ours.len()).position(|part| part == ours)?;
         malloc_in(OsStr::from_bytes(&preload[..at]))
+    }
+
+    /// The value of `LD_PRELOAD` at exec, or what the program has made of it.
+    fn preload(&self) -> Option<Vec<u8>> {
+        let environment = fs::read(self.path("environ")).ok()?;
+        let mut variables = environment.split(|byte| *byte == 0);
+        variables.find_map(|v| v.strip_prefix(b"LD_PRELOAD=")).map(<[u8]>::to_vec)
     }
 
     /// Whether a file of a process that has mapped the library allocates from it. A program with a

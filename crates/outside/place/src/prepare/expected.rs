@@ -3,17 +3,12 @@
 use numapilot_topology::{CpuSet, NodeSet};
 
 use super::Prepared;
-use crate::allocators::Found;
 use crate::effect::{Expected, Item, Policy};
 use crate::{NumaBalancing, Plan, Thp};
 
-/// The settings of a plan that a prepared command makes. `allocator` is a preloaded library that
-/// the program should load.
-pub(super) fn expected_effects(
-    plan: &Plan,
-    prepared: &Prepared,
-    allocator: Option<&Found>,
-) -> Expected {
+/// The settings of a plan that a prepared command makes. `malloc` is the one that the program should
+/// use.
+pub(super) fn expected_effects(plan: &Plan, prepared: &Prepared, malloc: Option<Item>) -> Expected {
     let mut items = Vec::new();
     let noted = |subject: &str| prepared.notes.iter().any(|note| note.subject == subject);
     if let Some((mode, flags, nodes)) = &prepared.steps.memory {
@@ -26,9 +21,7 @@ pub(super) fn expected_effects(
     if let Some(placement) = &prepared.placement {
         items.push(Item::Threads(placement.order().iter().copied().collect()));
     }
-    if let Some(found) = allocator {
-        items.push(Item::Allocator { name: found.to_string(), path: found.path.clone() });
-    }
+    items.extend(malloc);
     if plan.thp != Thp::Inherit && !noted(&format!("thp {}", plan.thp.name())) {
         items.push(Item::Thp(plan.thp));
     }

@@ -18,7 +18,7 @@ use numapilot_bind::env::AGENT;
 use numapilot_sys::spawn::{self, SpawnError, Steps};
 use numapilot_topology::Machine;
 
-use crate::effect::Expected;
+use crate::effect::{Expected, Item};
 use crate::environment::Environment;
 use crate::guard::GroupNote;
 use crate::running::Running;
@@ -102,12 +102,15 @@ pub fn prepare_targets(
     let mut is_used = false;
     match &allocator {
         Some(found) => is_used = prepared.set_allocator(found)?,
-        None if plan.allocator != AllocatorChoice::Inherit => prepared.check_glibc(),
+        None if plan.allocator != AllocatorChoice::Inherit => is_used = prepared.set_glibc(),
         None => {}
     }
     prepared.set_threads(targets.order)?;
-    prepared.expected =
-        expected::expected_effects(plan, &prepared, allocator.as_ref().filter(|_| is_used));
+    let malloc = is_used.then(|| match &allocator {
+        Some(found) => Item::Allocator { name: found.to_string(), path: found.path.clone() },
+        None => Item::Glibc,
+    });
+    prepared.expected = expected::expected_effects(plan, &prepared, malloc);
     if options.strict && !prepared.notes.is_empty() {
         return Err(PlaceError::Strict(prepared.notes));
     }

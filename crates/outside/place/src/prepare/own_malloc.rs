@@ -14,8 +14,11 @@ use object::Endianness;
 use object::read::elf::{ElfFile64, Sym};
 use object::read::{Object, ObjectSection, ObjectSymbol, ReadCache, ReadRef};
 
-/// Functions that take precedence over a preloaded library if the program defines them.
-const REPLACED: [&str; 2] = ["malloc", "_Znwm"];
+/// Functions that take precedence over a preloaded library if the program defines them: malloc, and
+/// C++'s operator new. The latter is no malloc of the program's own if the program imports malloc,
+/// because it is then that of a C++ library that is statically linked (`-static-libstdc++`).
+const REPLACED: [&str; 2] = [MALLOC, "_Znwm"];
+const MALLOC: &str = "malloc";
 /// Functions that allocate memory for a file that imports them: directly, or in the C library,
 /// which calls the `malloc` that the loader has found.
 const ALLOCATING: [&str; 17] = [
@@ -56,9 +59,13 @@ const MESSAGES: [(&[u8], &str); 2] =
 pub(crate) fn own_malloc(program: &Path) -> io::Result<Option<&'static str>> {
     let cache = ReadCache::new(File::open(program)?);
     let Ok(file) = object::File::parse(&cache) else { return Ok(None) };
+    let imports_malloc = file
+        .dynamic_symbols()
+        .any(|s| s.is_undefined() && s.name_bytes().is_ok_and(|name| name == MALLOC.as_bytes()));
+    let replaced = if imports_malloc { &[MALLOC] } else { &REPLACED[..] };
     let exported = file.dynamic_symbols().filter(|s| s.is_definition()).find_map(|s| {
         let name = s.name_bytes().ok()?;
-        one_of(&REPLACED, name).or_else(|| one_of(&PREFIXED, name))
+        one_of(replaced, name).or_else(|| one_of(&PREFIXED, name))
     });
     // Large programs have hundreds of thousands of symbols. Their names are searched as one text,
     // because the program is waiting to start.
@@ -69,7 +76,7 @@ pub(crate) fn own_malloc(program: &Path) -> io::Result<Option<&'static str>> {
             one_of(&PREFIXED, &names[start..at + TAIL.len() - 1])
         });
         prefixed.or_else(|| match &file {
-            object::File::Elf64(file) => hidden(file, names),
+            object::File::Elf64(file) => hidden(file, names, replaced),
             _ => None,
         })
     }))
@@ -80,8 +87,9 @@ pub(crate) fn own_malloc(program: &Path) -> io::Result<Option<&'static str>> {
 fn hidden<'data, R: ReadRef<'data>>(
     file: &ElfFile64<'data, Endianness, R>,
     names: &[u8],
+    replaced: &[&'static str],
 ) -> Option<&'static str> {
-    REPLACED.into_iter().find(|name| {
+    replaced.iter().copied().find(|name| {
         let whole = [name.as_bytes(), b"\0"].concat();
         let places: Vec<usize> = memmem::find_iter(names, &whole).collect();
         let is_it = |symbol: &object::elf::Sym64<Endianness>| {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::Prepared;
 use super::own_malloc::{exports_malloc, own_malloc};
-use crate::allocators::{self, Found};
+use crate::allocators::{self, C_LIBRARY, Found};
 use crate::elf;
 use crate::threads::{Obstacle, Placement, obstacle};
 use crate::{Note, PlaceError};
@@ -41,8 +41,18 @@ impl Prepared {
         Ok(false)
     }
 
-    /// Adds a note if the C library's own malloc is requested but another one is preloaded.
-    pub(super) fn check_glibc(&mut self) {
+    /// Makes the program use the C library's own malloc, or notes why it would not. A program that
+    /// is linked with another malloc finds the C library's first if the C library is preloaded. It
+    /// comes last, so that it hides nothing that other preloaded libraries define. Returns as
+    /// [`Self::set_allocator`].
+    pub(super) fn set_glibc(&mut self) -> bool {
+        if let Some((cause, remedy, reaches_children)) = self.allocator_obstacle() {
+            if reaches_children {
+                self.environment.preload_last(C_LIBRARY);
+            }
+            self.notes.push(Note::new("allocator glibc", cause, remedy));
+            return false;
+        }
         let preload = self.environment.get("LD_PRELOAD").unwrap_or_default();
         if let Some(other) = malloc_in(&preload) {
             self.notes.push(Note::new(
@@ -50,7 +60,10 @@ impl Prepared {
                 format!("LD_PRELOAD already names {other}, which will be used"),
                 "unset LD_PRELOAD",
             ));
+            return false;
         }
+        self.environment.preload_last(C_LIBRARY);
+        true
     }
 
     /// Cause, remedy, and whether programs started by this one may still load the library.
