@@ -25,6 +25,8 @@ pub const MAGAZINE_MAX: usize = 127;
 
 /// Smallest span of small objects, in bytes.
 pub const SPAN_MIN: usize = 64 << 10;
+/// The part of a span that may be lost at its end is 1 / `MUCH`.
+const MUCH: usize = 64;
 /// Classes in steps of [`QUANTUM`].
 const FINE: usize = 32;
 
@@ -89,10 +91,11 @@ const fn describe(class: usize) -> Class {
     while least * PAGE / size < 8 {
         least *= 2;
     }
-    // Up to twice as long, if less is lost at the end.
+    // Up to twice as long, if much is lost at the end and less is lost then. Classes should have
+    // spans of one length, because one can then use the pages that another no longer needs.
     let mut pages = least;
     let mut longer = least + 1;
-    while longer <= 2 * least {
+    while longer <= 2 * least && (pages * PAGE % size) * MUCH > pages * PAGE {
         if (longer * PAGE % size) * pages < (pages * PAGE % size) * longer {
             pages = longer;
         }
