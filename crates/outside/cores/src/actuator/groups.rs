@@ -6,7 +6,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use numapilot_observe::thread_group::{has_ended, task_with_memory};
+use numapilot_observe::thread_group::task_with_memory;
 use numapilot_topology::CpuSet;
 use procfs::process::Process;
 use serde::{Deserialize, Serialize};
@@ -54,9 +54,14 @@ pub(super) fn path_of(version: Version, pid: i32) -> Option<String> {
     Some(groups.into_iter().find(|group| is_cpuset(&group.controllers))?.pathname)
 }
 
+/// Whether a thread of the process runs that does not exit. A thread that exits leaves its group
+/// before it is a zombie.
 pub(super) fn runs(pid: i32) -> bool {
-    let stat = Process::new(pid).and_then(|process| process.stat());
-    stat.is_ok_and(|stat| !has_ended(&stat))
+    /// From include/linux/sched.h; in the flags of proc_pid_stat(5).
+    const PF_EXITING: u32 = 4;
+    let Ok(tasks) = Process::new(pid).and_then(|process| process.tasks()) else { return false };
+    let mut stats = tasks.flatten().filter_map(|task| task.stat().ok());
+    stats.any(|stat| stat.flags & PF_EXITING == 0)
 }
 
 /// The directory of a process's group, and its path.
@@ -174,4 +179,29 @@ pub(super) fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) ->
 
 pub(super) fn file_error(what: &'static str, path: &Path, source: io::Error) -> CoresError {
     CoresError::File { what, path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed expectation is what a test is for")]
+
+    use std::process::Command;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_process_that_exits_or_is_a_zombie_does_not_run() {
+        assert!(runs(std::process::id().cast_signed()));
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id().cast_signed();
+        assert!(runs(pid));
+        child.kill().unwrap();
+        while runs(pid) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        child.wait().unwrap();
+        assert!(!runs(pid));
+    }
 }
