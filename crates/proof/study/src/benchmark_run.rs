@@ -107,14 +107,14 @@ impl BenchmarkRun<'_> {
         let mut out: Vec<(usize, usize)> = Vec::new();
         let mut outputs: Vec<Option<String>> = vec![None; self.tests.len()];
         for round in 0..self.rounds {
-            for test in 0..self.tests.len() {
+            for (test, output) in outputs.iter_mut().enumerate() {
                 let mut turn: Vec<usize> = (0..self.candidates.len()).collect();
                 turn.shuffle(&mut rng);
                 turn.retain(|&candidate| !out.contains(&(test, candidate)));
                 for candidate in turn {
                     let order = Order { round, test, candidate };
                     watcher.before(order, made.runs.len(), self.total(round, &out));
-                    let outcome = match self.one(order, &mut outputs[test]) {
+                    let outcome = match self.one(order, output) {
                         Err(RunError::Interrupted) => {
                             made.is_interrupted = true;
                             return Ok(made);

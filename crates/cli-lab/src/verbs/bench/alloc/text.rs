@@ -67,16 +67,16 @@ fn ratios(results: &Results, measure: Measure, columns: &[usize]) -> String {
         let cells = columns.iter().map(|&c| ratio(&row.results[c], measure));
         rows.add_row(std::iter::once(row.test.clone()).chain(cells));
     }
-    let means: [(&str, fn(&Mean) -> Option<Ratios>); 2] =
-        [(MEAN, |mean| mean.ratios), (WITHOUT_EXTREMES, |mean| mean.ratios_without_extremes)];
-    for (name, of) in means {
-        let ratios: Vec<_> = columns.iter().map(|&c| of(&results.geometric_means[c])).collect();
-        if name == MEAN || ratios.iter().any(Option::is_some) {
-            let cells = ratios.iter().map(|ratios| {
-                ratios.map_or("-".to_owned(), |ratios| format!("{:.3}", ratios.of(measure)))
-            });
-            rows.add_row(std::iter::once(name.to_owned()).chain(cells));
-        }
+    let mut add_mean = |name: &str, of: fn(&Mean) -> Option<Ratios>| {
+        let ratios = columns.iter().map(|&c| of(&results.geometric_means[c]));
+        let cells = ratios.map(|ratios| {
+            ratios.map_or("-".to_owned(), |ratios| format!("{:.3}", ratios.of(measure)))
+        });
+        rows.add_row(std::iter::once(name.to_owned()).chain(cells));
+    };
+    add_mean(MEAN, |mean| mean.ratios);
+    if results.geometric_means.iter().any(|mean| mean.ratios_without_extremes.is_some()) {
+        add_mean(WITHOUT_EXTREMES, |mean| mean.ratios_without_extremes);
     }
     trimmed(&rows)
 }
