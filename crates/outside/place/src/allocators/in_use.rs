@@ -1,8 +1,8 @@
 //! The malloc that a running process uses.
 //!
 //! Source: proc_pid_maps(5), ld.so(8): the dynamic loader resolves `malloc` first in the program,
-//! then in preloaded libraries, then in those that the program is linked with. An allocator that is linked into a library
-//! under another name (`duckdb_je_malloc`) is not affected.
+//! then in preloaded libraries, then in those that the program is linked with. An allocator that is
+//! linked into a library under another name (`duckdb_je_malloc`) is not affected.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
