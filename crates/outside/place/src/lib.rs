@@ -28,6 +28,7 @@ mod note;
 mod own_program;
 mod pid_namespace;
 pub mod plan;
+mod preload;
 mod prepare;
 mod profile;
 mod running;

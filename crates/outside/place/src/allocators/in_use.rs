@@ -15,6 +15,7 @@ use numapilot_observe::thread_group::task_with_memory;
 use serde::Serialize;
 
 use super::{C_LIBRARY, GLIBC, known_file};
+use crate::preload;
 use crate::prepare::own_malloc::{embedded, exports_malloc, replaces_malloc};
 
 /// Libraries that define or import `malloc` or `operator new` in every program.
@@ -59,21 +60,91 @@ pub struct Embedded {
 /// # Errors
 /// If the process has ended or may not be inspected.
 pub fn in_use(pid: i32) -> io::Result<InUse> {
-    let link = |task: i32| fs::read_link(format!("/proc/{task}/exe"));
-    // A first thread that has ended has no such link.
-    let (task, program) = match link(pid) {
-        Ok(program) => (pid, program),
-        Err(_) => {
-            let task = task_with_memory(pid);
-            (task, link(task)?)
+    let files = Files::of(pid)?;
+    let malloc = files.malloc();
+    let others = files.others().into_iter().filter(|file| Some(*file) != malloc);
+    let embedded = others.filter_map(|file| {
+        let symbol = embedded(file).ok()??;
+        Some(Embedded { path: file.clone(), symbol })
+    });
+    Ok(InUse {
+        name: malloc.map_or_else(|| GLIBC.to_owned(), |file| name(file)),
+        path: malloc.cloned(),
+        embedded: embedded.collect(),
+    })
+}
+
+/// The name of the malloc of process `pid`, or `None` for the C library's own.
+///
+/// # Errors
+/// As [`in_use`].
+pub(crate) fn other_malloc(pid: i32) -> io::Result<Option<String>> {
+    Ok(Files::of(pid)?.malloc().map(|file| name(file)))
+}
+
+/// The files that a process has loaded.
+struct Files {
+    /// All with code, the program first.
+    mapped: Vec<PathBuf>,
+    /// What it preloads, in order, by the real path where there is one, because `maps` shows that.
+    preloaded: Vec<PathBuf>,
+}
+
+impl Files {
+    fn of(pid: i32) -> io::Result<Self> {
+        let link = |task: i32| fs::read_link(format!("/proc/{task}/exe"));
+        // A first thread that has ended has no such link.
+        let (task, program) = match link(pid) {
+            Ok(program) => (pid, program),
+            Err(_) => {
+                let task = task_with_memory(pid);
+                (task, link(task)?)
+            }
+        };
+        let maps = fs::read(format!("/proc/{task}/maps"))?;
+        let mut mapped = executable_files(&maps);
+        mapped.retain(|file| *file != program);
+        mapped.insert(0, program);
+        let environment = fs::read(format!("/proc/{task}/environ")).unwrap_or_default();
+        Ok(Self::new(mapped, &environment))
+    }
+
+    fn new(mapped: Vec<PathBuf>, environment: &[u8]) -> Self {
+        let list = preload::in_environment(environment).unwrap_or_default();
+        let real = |entry: &Path| entry.canonicalize().unwrap_or_else(|_| entry.to_owned());
+        Self { mapped, preloaded: preload::entries(list).map(real).collect() }
+    }
+
+    /// All but those of the runtime, in the order in which the loader looks for `malloc`.
+    fn others(&self) -> Vec<&PathBuf> {
+        let mut others: Vec<_> = self.mapped.iter().filter(|file| !is_runtime(file)).collect();
+        others.sort_by_key(|file| self.rank(file));
+        others
+    }
+
+    /// The place of a file in that order: the program, what is preloaded, all else.
+    fn rank(&self, file: &Path) -> usize {
+        if self.mapped.first().is_some_and(|program| program == file) {
+            return 0;
         }
-    };
-    let maps = fs::read(format!("/proc/{task}/maps"))?;
-    let mut files = executable_files(&maps);
-    files.retain(|file| *file != program);
-    files.insert(0, program);
-    let environment = fs::read(format!("/proc/{task}/environ")).unwrap_or_default();
-    Ok(among(&files, &preloaded(&environment)))
+        // A preloaded library may have a name without a path.
+        let is = |entry: &PathBuf| {
+            file == entry || (entry.components().count() == 1 && file.ends_with(entry))
+        };
+        1 + self.preloaded.iter().position(is).unwrap_or(self.preloaded.len())
+    }
+
+    /// The file with the malloc, or `None` if it is the C library.
+    fn malloc(&self) -> Option<&PathBuf> {
+        let c_library = self.preloaded.iter().position(|entry| entry.ends_with(C_LIBRARY));
+        let is_before = |file: &Path| c_library.is_none_or(|at| self.rank(file) <= at);
+        // A file that can no longer be read (deleted, or in another namespace) is skipped.
+        self.others().into_iter().find(|file| {
+            let defines =
+                if self.mapped.first() == Some(file) { replaces_malloc } else { exports_malloc };
+            is_before(file) && defines(file).unwrap_or(false)
+        })
+    }
 }
 
 /// The files whose code is mapped. Their names may have any bytes.
@@ -88,50 +159,6 @@ pub(crate) fn executable_files(maps: &[u8]) -> Vec<PathBuf> {
         .collect::<BTreeSet<_>>()
         .into_iter()
         .collect()
-}
-
-/// The libraries that a process preloads, in order, from its environment.
-fn preloaded(environment: &[u8]) -> Vec<PathBuf> {
-    let variables = environment.split(|byte| *byte == 0);
-    let list = variables.filter_map(|v| v.strip_prefix(b"LD_PRELOAD=")).next();
-    let entries = list.unwrap_or_default().split(|byte| b": \t\n".contains(byte));
-    entries.filter(|e| !e.is_empty()).map(|e| PathBuf::from(OsStr::from_bytes(e))).collect()
-}
-
-/// The malloc of a process with these files, the first of which is the program, and these preloaded
-/// libraries.
-fn among(files: &[PathBuf], preloaded: &[PathBuf]) -> InUse {
-    let mut others: Vec<&PathBuf> = files.iter().filter(|file| !is_runtime(file)).collect();
-    // `maps` shows the real path of a file, and a preloaded one may have a name without a path.
-    let real: Vec<PathBuf> =
-        preloaded.iter().map(|p| p.canonicalize().unwrap_or_else(|_| p.clone())).collect();
-    let is = |file: &Path, entry: &PathBuf| {
-        file == entry || (entry.components().count() == 1 && file.ends_with(entry))
-    };
-    let rank = |file: &Path| match files.first() {
-        Some(program) if program == file => 0,
-        _ => 1 + real.iter().position(|entry| is(file, entry)).unwrap_or(real.len()),
-    };
-    others.sort_by_key(|file| rank(file));
-    let c_library = real.iter().position(|entry| entry.ends_with(C_LIBRARY));
-    let after_c_library = |file: &Path| c_library.is_some_and(|at| rank(file) > at);
-    // A file that can no longer be read (deleted, or in another namespace) is skipped.
-    let malloc = others.iter().find(|file| {
-        if after_c_library(file) {
-            return false;
-        }
-        let defines = if files.first() == Some(file) { replaces_malloc } else { exports_malloc };
-        defines(file).unwrap_or(false)
-    });
-    let embedded = others.iter().filter(|file| Some(*file) != malloc).filter_map(|file| {
-        let symbol = embedded(file).ok()??;
-        Some(Embedded { path: (*file).clone(), symbol })
-    });
-    InUse {
-        name: malloc.map_or_else(|| GLIBC.to_owned(), |file| name(file)),
-        path: malloc.map(|file| (*file).clone()),
-        embedded: embedded.collect(),
-    }
 }
 
 fn name(file: &Path) -> String {
@@ -184,20 +211,22 @@ mod tests {
         let real = found.path.canonicalize().unwrap();
         // Linked with the allocator, and preloaded or not.
         let files = [PathBuf::from("/bin/cat"), real.clone()];
-        let name = |preload: &[u8]| among(&files, &preloaded(preload)).path;
-        assert_eq!(name(b"A=b\0LD_PRELOAD=\0"), Some(real.clone()));
-        assert_eq!(name(b"LD_PRELOAD=libc.so.6"), None);
-        let both = |list: &str| name(list.as_bytes());
+        let malloc = |files: &[PathBuf], environment: &str| {
+            Files::new(files.to_vec(), environment.as_bytes()).malloc().cloned()
+        };
+        let name = |environment: &str| malloc(&files, environment);
+        assert_eq!(name("A=b\0LD_PRELOAD=\0"), Some(real.clone()));
+        assert_eq!(name("LD_PRELOAD=libc.so.6"), None);
         let path = found.path.display();
-        assert_eq!(both(&format!("LD_PRELOAD=libc.so.6:{path}")), None);
-        assert_eq!(both(&format!("LD_PRELOAD={path} libc.so.6")), Some(real.clone()));
+        assert_eq!(name(&format!("LD_PRELOAD=libc.so.6:{path}")), None);
+        assert_eq!(name(&format!("LD_PRELOAD={path} libc.so.6")), Some(real.clone()));
         // The file's name comes later in the alphabet than that of the library that is linked.
         let Some(other) = super::super::installed().into_iter().nth(1) else { return };
         let mut files = vec![PathBuf::from("/bin/cat"), real, other.path.canonicalize().unwrap()];
         files[1..].sort();
         let last = files[2].clone();
         let list = format!("LD_PRELOAD={}", last.display());
-        assert_eq!(among(&files, &preloaded(list.as_bytes())).path, Some(last));
+        assert_eq!(malloc(&files, &list), Some(last));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //!  Prepared --expected()--> Expected: the settings that should be visible
 //!                              |
 //!  Observer::start(pid) -------+-- inspects each process of the run, soon after the start
-//!        |                         and from time to time (process.rs)
+//!        |                         and from time to time (process/)
 //!        '-- finish()          Vec<Seen>: one for each setting (tally.rs)
 //! ```
 //!

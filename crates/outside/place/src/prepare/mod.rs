@@ -27,7 +27,7 @@ use crate::threads::{self, Placement, Session};
 use crate::{AllocatorChoice, Note, PlaceError, Plan, Targets, allocators};
 
 pub use program::find_program;
-pub(crate) use program::malloc_in;
+pub(crate) use program::malloc_of;
 
 /// Options for starting a program, apart from the plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,18 +4,27 @@
 //! one: not a static program, and not one with its own malloc.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::Prepared;
 use super::own_malloc::{exports_malloc, own_malloc};
-use crate::allocators::{self, C_LIBRARY, Found};
+use crate::allocators::{self, C_LIBRARY, Found, GLIBC};
 use crate::elf;
 use crate::threads::{Obstacle, Placement, obstacle};
-use crate::{Note, PlaceError};
+use crate::{Note, PlaceError, preload};
 
 /// The search path for programs if `PATH` is not set (execvp(3)).
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+/// What a preloaded malloc reaches, judging by the program's file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// The program and those that it starts.
+    Program,
+    /// Only programs that it starts.
+    Children,
+    Nothing,
+}
 
 impl Prepared {
     /// Preloads the allocator, or notes why this program would not use it. Returns whether it
@@ -23,22 +32,20 @@ impl Prepared {
     pub(super) fn set_allocator(&mut self, found: &Found) -> Result<bool, PlaceError> {
         // Nothing else is preloaded yet, so these are the plan's own libraries.
         let other = self.environment.changed("LD_PRELOAD").and_then(malloc_in);
-        let Some((cause, remedy, reaches_children)) = self.allocator_obstacle() else {
-            if let Some(other) = other.filter(|other| *other != found.to_string()) {
-                self.notes.push(Note::new(
-                    "LD_PRELOAD",
-                    format!("{other} also has a malloc; {found} comes first and is used"),
-                    "leave one of them out",
-                ));
-            }
-            self.environment.preload(&found.path)?;
-            return Ok(true);
-        };
-        if reaches_children {
+        let reach = self.allocator_reach(&found.to_string());
+        if reach == Reach::Program
+            && let Some(other) = other.filter(|other| *other != found.to_string())
+        {
+            self.notes.push(Note::new(
+                "LD_PRELOAD",
+                format!("{other} also has a malloc; {found} comes first and is used"),
+                "leave one of them out",
+            ));
+        }
+        if reach != Reach::Nothing {
             self.environment.preload(&found.path)?;
         }
-        self.notes.push(Note::new(format!("allocator {found}"), cause, remedy));
-        Ok(false)
+        Ok(reach == Reach::Program)
     }
 
     /// Makes the program use the C library's own malloc, or notes why it would not. A program that
@@ -46,15 +53,11 @@ impl Prepared {
     /// comes last, so that it hides nothing that other preloaded libraries define. Returns as
     /// [`Self::set_allocator`].
     pub(super) fn set_glibc(&mut self) -> bool {
-        if let Some((cause, remedy, reaches_children)) = self.allocator_obstacle() {
-            if reaches_children {
-                self.environment.preload_last(C_LIBRARY);
-            }
-            self.notes.push(Note::new("allocator glibc", cause, remedy));
-            return false;
-        }
+        let reach = self.allocator_reach(GLIBC);
         let preload = self.environment.get("LD_PRELOAD").unwrap_or_default();
-        if let Some(other) = malloc_in(&preload) {
+        if reach == Reach::Program
+            && let Some(other) = malloc_in(&preload)
+        {
             self.notes.push(Note::new(
                 "allocator glibc",
                 format!("LD_PRELOAD already names {other}, which will be used"),
@@ -62,8 +65,19 @@ impl Prepared {
             ));
             return false;
         }
-        self.environment.preload_last(C_LIBRARY);
-        true
+        if reach != Reach::Nothing {
+            self.environment.preload_last(C_LIBRARY);
+        }
+        reach == Reach::Program
+    }
+
+    /// What a preloaded malloc of this name reaches; adds a note if it is not the program.
+    fn allocator_reach(&mut self, name: &str) -> Reach {
+        let Some((cause, remedy, reaches_children)) = self.allocator_obstacle() else {
+            return Reach::Program;
+        };
+        self.notes.push(Note::new(format!("allocator {name}"), cause, remedy));
+        if reaches_children { Reach::Children } else { Reach::Nothing }
     }
 
     /// Cause, remedy, and whether programs started by this one may still load the library.
@@ -120,18 +134,20 @@ impl Prepared {
     }
 }
 
-/// The first library of an `LD_PRELOAD` with a malloc: the name of its allocator, or else of its
-/// file.
+/// The first malloc of an `LD_PRELOAD`, as [`malloc_of`].
 pub(crate) fn malloc_in(preload: &OsStr) -> Option<String> {
-    let paths = preload.as_bytes().split(|byte| b": \t\n".contains(byte));
-    paths.map(|path| Path::new(OsStr::from_bytes(path))).find_map(|path| {
-        let file = path.file_name()?.to_string_lossy();
-        match allocators::known_file(&file) {
-            Some(known) => Some(known.name.to_owned()),
-            // Only the loader can search a name without a path.
-            None => exports_malloc(path).is_ok_and(|yes| yes).then(|| file.into_owned()),
-        }
-    })
+    preload::entries(preload).find_map(malloc_of)
+}
+
+/// The malloc of a library in `LD_PRELOAD`, if it has one: the name of its allocator, or else of its
+/// file.
+pub(crate) fn malloc_of(library: &Path) -> Option<String> {
+    let file = library.file_name()?.to_string_lossy();
+    match allocators::known_file(&file) {
+        Some(known) => Some(known.name.to_owned()),
+        // Only the loader can search a name without a path.
+        None => exports_malloc(library).is_ok_and(|yes| yes).then(|| file.into_owned()),
+    }
 }
 
 /// The file that execvp(3) would start for a name and a search path.
