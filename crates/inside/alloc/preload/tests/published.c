@@ -327,57 +327,6 @@ static void untouched_objects_stay_untouched(void) {
   CHECK_AT(status_bytes("VmRSS:") < before + (16 << 20), before, status_bytes("VmRSS:"));
 }
 
-/* Bytes of anonymous huge pages of this process. */
-static size_t huge_bytes(void) {
-  char line[256];
-  size_t kib = 0, sum = 0;
-  FILE *file = fopen("/proc/self/smaps_rollup", "r");
-  if (!file) SKIP("no /proc/self/smaps_rollup");
-  while (fgets(line, sizeof line, file))
-    if (sscanf(line, "AnonHugePages: %zu", &kib) == 1) sum += kib;
-  fclose(file);
-  return sum << 10;
-}
-
-/* Makes the kernel have huge pages ready, because the allocator avoids those that the kernel must
- * make first, or request from a hypervisor. Returns how many bytes of them it gave. */
-static size_t lay_huge_pages_ready(size_t bytes) {
-  char *there = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  CHECK(there != MAP_FAILED && madvise(there, bytes, MADV_HUGEPAGE) == 0);
-  size_t before = huge_bytes();
-  memset(there, 1, bytes);
-  size_t given = huge_bytes() - before;
-  CHECK(munmap(there, bytes) == 0);
-  return given;
-}
-
-/* In more than one attempt: if other programs take the huge pages meanwhile, the allocator pauses.
- */
-static void small_blocks_on_huge_pages(void) {
-  enum { MANY = 3 << 20, SIZE = 64, TURNS = 4 };
-  char setting[64] = "";
-  FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");
-  if (!file || !fgets(setting, sizeof setting, file) || strstr(setting, "[never]"))
-    SKIP("transparent huge pages are off");
-  fclose(file);
-  char *first = NULL;
-  size_t ready = 0, taken = 0;
-  for (unsigned turn = 0; turn < TURNS; turn++) {
-    ready = lay_huge_pages_ready((size_t)MANY * SIZE);
-    if (!ready) SKIP("the kernel has no huge pages at the moment");
-    size_t before = huge_bytes();
-    for (unsigned i = 0; i < MANY; i++) {
-      char **block = malloc(SIZE);
-      CHECK(block);
-      *block = first;
-      first = (char *)block;
-    }
-    taken = huge_bytes() - before;
-    if (taken > ready / 4) return;
-  }
-  CHECK_AT(taken > ready / 4, taken, ready);
-}
-
 /* The allocator does not change the affinity that a program has chosen, or was given. */
 static void affinity_is_left_alone(void) {
   cpu_set_t before, after, one;
@@ -409,7 +358,6 @@ int main(int count, char **arguments) {
       {"little_is_lost", little_is_lost},
       {"untouched_memory_stays_untouched", untouched_memory_stays_untouched},
       {"untouched_objects_stay_untouched", untouched_objects_stay_untouched},
-      {"small_blocks_on_huge_pages", small_blocks_on_huge_pages},
       {"affinity_is_left_alone", affinity_is_left_alone},
   };
   return run_case(count, arguments, cases, COUNT(cases));

@@ -173,12 +173,16 @@ impl AddressSpace {
     /// # Safety
     /// The range lies in the region's payload.
     pub unsafe fn advise_as_region(&self, region: usize, start: usize, bytes: usize) {
-        // A huge page would put blocks that threads of several nodes touch on the node of the first
-        // touch.
-        if self.nodes.is_shared(region) || !config::get().huge_pages {
+        if self.has_small_pages(region) {
             // SAFETY: by contract.
             unsafe { kernel::ask_for_small(start, bytes) };
         }
+    }
+
+    /// Whether a region is advised to have small pages. A huge page would put blocks that threads of
+    /// several nodes touch on the node of the first touch.
+    pub fn has_small_pages(&self, region: usize) -> bool {
+        self.nodes.is_shared(region) || !config::get().huge_pages
     }
 
     /// Requests that a range of a node's memory come from that node, if that makes a difference and

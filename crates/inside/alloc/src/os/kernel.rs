@@ -122,12 +122,18 @@ pub unsafe fn ask_for_small(start: usize, bytes: usize) {
 
 /// Whether the machine may have huge pages at all. False if it does not say so.
 pub fn allows_huge_pages() -> bool {
+    huge_pages_are_set_to(b"[always]") || huge_pages_are_set_to(b"[madvise]")
+}
+
+/// Whether the machine gives huge pages without being asked. False if it does not say so.
+pub fn gives_huge_pages_unasked() -> bool {
+    huge_pages_are_set_to(b"[always]")
+}
+
+fn huge_pages_are_set_to(choice: &[u8]) -> bool {
     let mut text = [0; 64];
     let text = read_file(c"/sys/kernel/mm/transparent_hugepage/enabled", &mut text);
-    text.is_ok_and(|text| {
-        let allows = |word: &[u8]| text.windows(word.len()).any(|part| part == word);
-        allows(b"[always]") || allows(b"[madvise]")
-    })
+    text.is_ok_and(|text| text.windows(choice.len()).any(|part| part == choice))
 }
 
 /// Replaces the small pages of a range by a huge page (Linux 6.1), even if the machine allows none.

@@ -22,13 +22,16 @@ pub enum Advice {
     Huge = 1,
     /// Small pages, even if the machine gives huge ones without being asked.
     Small = 2,
+    /// The same, because a part of the chunk was returned: see [`crate::page_heap::refill`].
+    Sparse = 3,
 }
 
 impl Advice {
-    fn of(entry: &AtomicU8) -> Self {
+    fn from(entry: &AtomicU8) -> Self {
         match entry.load(Ordering::Relaxed) {
             1 => Self::Huge,
             2 => Self::Small,
+            3 => Self::Sparse,
             _ => Self::Regions,
         }
     }
@@ -41,10 +44,15 @@ impl Advice {
             match self {
                 Self::Regions => {}
                 Self::Huge => kernel::ask_for_huge(start, bytes),
-                Self::Small => kernel::ask_for_small(start, bytes),
+                Self::Small | Self::Sparse => kernel::ask_for_small(start, bytes),
             }
         }
     }
+}
+
+/// The advice of the chunk of a page.
+pub fn of(space: &AddressSpace, page: u32) -> Advice {
+    Advice::from(space.advice(page))
 }
 
 /// Advises chunks, from the first page of the first one to the first page after the last one,
@@ -66,7 +74,7 @@ pub fn give(space: &AddressSpace, chunks: Range<u32>, advice: Advice) {
 /// How often advice changes from one chunk to the next, within a range and at its ends: now, and
 /// once all of the range has this advice.
 fn changes(space: &AddressSpace, chunks: &Range<u32>, advice: Advice) -> (u32, u32) {
-    let entry = |page: u32| Advice::of(space.advice(page));
+    let entry = |page: u32| of(space, page);
     // The table has an entry after that of the last chunk.
     let left = chunks.start.checked_sub(HUGE_PAGES).map_or(Advice::Regions, entry);
     let right = entry(chunks.end);
@@ -105,9 +113,9 @@ pub unsafe fn renew(space: &AddressSpace, region: usize, pages: Range<u32>) -> R
 fn repeat(space: &AddressSpace, pages: Range<u32>) {
     let mut start = pages.start;
     while start < pages.end {
-        let advice = Advice::of(space.advice(start));
+        let advice = of(space, start);
         let mut end = next_chunk(start);
-        while end < pages.end && Advice::of(space.advice(end)) == advice {
+        while end < pages.end && of(space, end) == advice {
             end = next_chunk(end);
         }
         let end = end.min(pages.end);

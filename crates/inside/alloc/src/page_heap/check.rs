@@ -4,7 +4,9 @@
 use super::PageHeap;
 use super::heap::{LISTS, list_of};
 use crate::layout::address_space::AddressSpace;
+use crate::layout::size_class::HUGE_PAGES;
 use crate::layout::span::Use;
+use crate::page_heap::advice::{self, Advice};
 
 /// The result of a walk over all pages that were ever handed out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +44,11 @@ impl PageHeap {
         let reached = self.frontier - self.first - 1;
         if walked.pages + self.used > reached {
             return Err("more pages are in use or free than were ever handed out");
+        }
+        let chunks = (self.first..self.committed).step_by(HUGE_PAGES as usize);
+        let sparse = chunks.filter(|&chunk| advice::of(space, chunk) == Advice::Sparse).count();
+        if sparse != self.sparse.count() {
+            return Err("the number of chunks that were returned in part is wrong");
         }
         self.check_ages(space, walked.dirty_runs)
     }

@@ -11,6 +11,7 @@
 //! shortest that fits. All threads of a node carve their spans from here one after the other, so
 //! that they share huge pages (numalloc section 3.4, incremental sharing).
 
+use core::ops::Range;
 use core::sync::atomic::Ordering;
 
 use super::Region;
@@ -19,6 +20,7 @@ use crate::layout::size_class::{CLASSES, PAGE, pages_in};
 use crate::layout::span::{Span, Use};
 use crate::os::{decay_request, kernel};
 use crate::page_heap::huge_pages::HugePages;
+use crate::page_heap::refill::Sparse;
 use crate::page_heap::run::{Begin, Purpose, Run};
 
 /// Runs of up to this many pages have a list for each length.
@@ -38,10 +40,12 @@ pub struct PageHeap {
     /// First page never handed out.
     pub(super) frontier: u32,
     /// First page that is not accessible yet.
-    committed: u32,
+    pub(super) committed: u32,
     end: u32,
     /// Decides which of its chunks get huge pages.
     huge: HugePages,
+    /// Which of them lost theirs.
+    pub(super) sparse: Sparse,
     /// Heads of the free runs by length.
     pub(super) lists: [u32; LISTS],
     /// Bit l: list l is not empty.
@@ -112,6 +116,9 @@ impl PageHeap {
             Some(run) => run,
             None => self.advance(space, wanted, purpose)?,
         };
+        if run.zero && !self.sparse.is_empty() {
+            decay_request::raise();
+        }
         let skip = at.skip(space.address_of(run.page) / PAGE);
         if skip > 0 {
             let front = Run { pages: skip, ..run };
@@ -170,6 +177,18 @@ impl PageHeap {
         idle.then(|| self.unlink(space, oldest))
     }
 
+    /// Called after these pages, or parts of them, were returned to the kernel.
+    pub fn note_returned(&mut self, space: &AddressSpace, pages: Range<u32>) {
+        self.sparse.note_returned(space, pages, space.has_small_pages(self.node));
+    }
+
+    /// A chunk that has small pages because it was returned in part, and is filled again. Pass it to
+    /// [`crate::page_heap::refill::collapse`] without the lock.
+    pub fn take_filled(&mut self, space: &AddressSpace) -> Option<u32> {
+        let pages = self.first..self.frontier;
+        if self.huge.are_too_expensive() { None } else { self.sparse.take_filled(space, pages) }
+    }
+
     /// Whether there are free pages whose contents take memory.
     pub fn is_dirty(&self) -> bool {
         self.oldest != 0
@@ -177,6 +196,7 @@ impl PageHeap {
 
     /// Puts back a run of [`Self::take_idle`], which now has no contents.
     pub fn give_clean(&mut self, space: &AddressSpace, run: Run, now_ms: u32) {
+        self.note_returned(space, run.page..run.page + run.pages);
         self.insert_merged(space, Run { zero: true, ..run }, now_ms);
     }
 

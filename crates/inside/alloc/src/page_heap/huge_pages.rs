@@ -24,6 +24,7 @@ use crate::layout::size_class::{HUGE_PAGES, PAGE, pages_in};
 use crate::os::kernel;
 use crate::page_heap::advice::{self, Advice};
 use crate::page_heap::density::{Density, Pages};
+use crate::page_heap::refill;
 use crate::page_heap::run::{Purpose, Run};
 
 /// A heap below this many pages may stay small, and so may its blocks.
@@ -94,7 +95,8 @@ impl HugePages {
                 for chunk in (chunk..stop).step_by(HUGE_PAGES as usize) {
                     let decision = self.density.next(chunk, |page| is_filled(space, page));
                     if let Some(probe) = decision.filled.filter(|_| self.skip == 0) {
-                        collapse(space, probe);
+                        advice::give(space, probe..probe + HUGE_PAGES, Advice::Huge);
+                        refill::collapse(space, probe);
                     }
                     match decision.pages {
                         Pages::Huge if self.may_try(1) => self.try_one(space, chunk),
@@ -168,6 +170,11 @@ impl HugePages {
         }
     }
 
+    /// Whether huge pages are not used at the moment, because they cost too much.
+    pub fn are_too_expensive(&self) -> bool {
+        self.skip > 0
+    }
+
     /// Whether the next chunk gets a huge page; if not, these chunks count as skipped.
     fn may_try(&mut self, chunks: u32) -> bool {
         let may = self.skip == 0;
@@ -207,16 +214,6 @@ fn is_shared(space: &AddressSpace, page: u32) -> bool {
 fn forget(space: &AddressSpace, chunk: u32) {
     // SAFETY: the chunk is not used yet. If it stays, it is full of zeroes as well.
     let _ = unsafe { kernel::discard(space.address_of(chunk), HUGE_PAGES as usize * PAGE) };
-}
-
-/// Replaces the small pages of a chunk, which is in use, by a huge page (Linux 6.1). The kernel does
-/// so even where the machine allows none, so this is checked first.
-fn collapse(space: &AddressSpace, chunk: u32) {
-    if kernel::allows_huge_pages() {
-        advice::give(space, chunk..chunk + HUGE_PAGES, Advice::Huge);
-        // SAFETY: the chunk is ours, and its contents stay.
-        let _ = unsafe { kernel::collapse(space.address_of(chunk), HUGE_PAGES as usize * PAGE) };
-    }
 }
 
 /// Whether three quarters of a chunk are in memory; true if the kernel does not report it.

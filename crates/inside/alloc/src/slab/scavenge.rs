@@ -48,7 +48,7 @@ pub fn purge(space: &AddressSpace, region: &Region, now_ms: u32) -> bool {
 }
 
 /// Gives the free pages of one span back.
-fn purge_span(space: &AddressSpace, _lock: &mut PageHeap, page: u32) {
+fn purge_span(space: &AddressSpace, heap: &mut PageHeap, page: u32) {
     let start = space.address_of(page);
     // SAFETY: the span is in use, and under the lock.
     let pages = unsafe { (*space.span(page)).pages };
@@ -73,6 +73,7 @@ fn purge_span(space: &AddressSpace, _lock: &mut PageHeap, page: u32) {
         }
     }
     give_back(&gap);
+    heap.note_returned(space, page..page + pages);
 }
 
 fn give_back(gap: &core::ops::Range<usize>) {

@@ -89,15 +89,14 @@ fn aarch64_with_the_library_preloaded() {
 #[test]
 fn aarch64_with_threads_and_forks() {
     let Some(subject) = aarch64_preloaded() else { return };
-    // Limitations of the emulator: a fork of a process with threads ends it, memory of an ended
-    // thread stays, and huge pages are not reported.
+    // Limitations of the emulator: a fork of a process with threads ends it, and memory of an
+    // ended thread stays.
     subject.all_hold("lifecycle.cpp", &["fork_handlers_of_an_earlier_library"]);
     let mut but = vec![
         "fork_with_busy_threads",
         "fork_during_the_first_allocation",
         "children_own_their_memory",
         "detached_threads_leave_nothing",
-        "small_blocks_on_huge_pages",
     ];
     // The emulator does not pass on the advice against huge pages either, and the kernel gives them
     // without being asked here.

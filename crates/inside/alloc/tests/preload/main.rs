@@ -14,6 +14,7 @@ mod disassembly;
 mod elsewhere;
 mod forbidden_calls;
 mod harness;
+mod huge_pages;
 mod instructions;
 mod limits;
 mod locks;

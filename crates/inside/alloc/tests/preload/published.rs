@@ -7,5 +7,5 @@ crate::harness::cases! { "published.c":
     detached_threads_leave_nothing realloc_grows_in_place fork_with_busy_threads
     fork_during_the_first_allocation children_own_their_memory large_blocks_of_many_threads
     classes_fit little_is_lost untouched_memory_stays_untouched untouched_objects_stay_untouched
-    small_blocks_on_huge_pages affinity_is_left_alone
+    affinity_is_left_alone
 }
