@@ -1,7 +1,8 @@
 //! Writes result files whole or not at all, even if the disk is full.
 //!
-//! A regular file is written under a temporary name in the same directory and renamed. A file of
-//! another kind (a device, a pipe) is written directly: renaming over `/dev/null` would replace it.
+//! A regular file is written without a name and then gets it. If it replaces another file, it gets a
+//! temporary name in the same directory and is renamed at once. A file of another kind (a device, a
+//! pipe) is written directly: renaming over `/dev/null` would replace it.
 //!
 //! In a directory where everybody may write (`/tmp`), somebody else may have created a link to make
 //! root write to another file. Names in such directories are used only if they belong to root or to
@@ -10,10 +11,13 @@
 
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
 /// Most links to follow, as in the kernel (path_resolution(7)).
@@ -44,7 +48,7 @@ pub fn check(path: &Path, existing: Existing) -> anyhow::Result<()> {
     }
     let target = target(path)?;
     if !is_special(path) {
-        drop(beside(&target, path)?);
+        NewFile::create(&target).map_err(|error| not_written(path, &error))?;
     }
     Ok(())
 }
@@ -74,23 +78,18 @@ pub fn put(path: &Path, text: &str, existing: Existing) -> anyhow::Result<()> {
     if is_special(path) {
         return std::fs::write(path, text).map_err(failed);
     }
-    let mut file = beside(&target, path)?;
+    let mut new = NewFile::create(&target).map_err(failed)?;
+    let file = new.file();
     if let Ok(old) = target.symlink_metadata() {
         // Only root may change the owner; otherwise, the file of another user becomes this user's.
-        let _ = fchown(file.as_file(), Some(old.uid()), Some(old.gid()));
+        let _ = fchown(&*file, Some(old.uid()), Some(old.gid()));
         // Set before the content, which not everybody may read, is written.
         let mode = Permissions::from_mode(old.mode() & 0o777);
-        file.as_file().set_permissions(mode).map_err(failed)?;
+        file.set_permissions(mode).map_err(failed)?;
     }
-    // Errors of the temporary file must not name it: the user knows it by another name.
-    let written = file.as_file_mut().write_all(text.as_bytes());
-    written.and_then(|()| file.as_file().sync_all()).map_err(failed)?;
-    match existing {
-        Existing::Replace => file.persist(target),
-        Existing::Keep => file.persist_noclobber(target),
-    }
-    .map(drop)
-    .map_err(|error| failed(error.error))
+    let written = file.write_all(text.as_bytes());
+    written.and_then(|()| file.sync_all()).map_err(failed)?;
+    new.persist(&target, existing).map_err(failed)
 }
 
 /// Opens a file that is written line by line, as `put` would replace it: it is emptied. A new file
@@ -170,18 +169,73 @@ fn is_planted(name: &Metadata, directory: &Path) -> bool {
     is_shared && name.uid() != 0 && name.uid() != own
 }
 
-/// A new file in the directory of `target`, to be renamed to it. `path` is the name that the user
-/// gave.
-fn beside(target: &Path, path: &Path) -> anyhow::Result<NamedTempFile> {
-    let directory = directory(target);
-    // Remove files of runs that were killed while they wrote.
-    numapilot_place::remove_stale_in(directory);
-    let open = |new: &Path| OpenOptions::new().write(true).create_new(true).mode(0o666).open(new);
-    numapilot_place::name_prefix("new")
-        .and_then(|prefix| {
-            tempfile::Builder::new().prefix(&format!(".{prefix}")).make_in(directory, open)
-        })
-        .map_err(|error| not_written(path, &error))
+/// A new file in the directory of its target.
+enum NewFile {
+    /// Without a name (`O_TMPFILE`), so that nothing is left of it if this process is killed.
+    Unnamed(File),
+    /// On a file system that has no such files.
+    Named(NamedTempFile),
+}
+
+impl NewFile {
+    /// Creates it with the permissions that the umask leaves. Its errors do not name it: the user
+    /// knows it by another name.
+    fn create(target: &Path) -> io::Result<Self> {
+        let directory = directory(target);
+        // Remove files of runs that were killed while they wrote.
+        numapilot_place::remove_stale_in(directory);
+        let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+        match rustix::fs::open(directory, flags, Mode::from_raw_mode(0o666)) {
+            Ok(file) => Ok(Self::Unnamed(file.into())),
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => named_in(directory, |new| {
+                OpenOptions::new().write(true).create_new(true).mode(0o666).open(new)
+            })
+            .map(Self::Named),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn file(&mut self) -> &mut File {
+        match self {
+            Self::Unnamed(file) => file,
+            Self::Named(file) => file.as_file_mut(),
+        }
+    }
+
+    /// Gives it the name of its target.
+    fn persist(self, target: &Path, existing: Existing) -> io::Result<()> {
+        let named = match self {
+            Self::Named(file) => file,
+            Self::Unnamed(file) => match (link(&file, target), existing) {
+                (Err(error), Existing::Replace) if error.kind() == ErrorKind::AlreadyExists => {
+                    named_in(directory(target), |new| link(&file, new)?.try_clone())?
+                }
+                (linked, _) => return linked.map(drop),
+            },
+        };
+        match existing {
+            Existing::Replace => named.persist(target),
+            Existing::Keep => named.persist_noclobber(target),
+        }
+        .map(drop)
+        .map_err(|error| error.error)
+    }
+}
+
+/// Makes a file under a name that [`numapilot_place::remove_stale_in`] knows.
+fn named_in(
+    directory: &Path,
+    make: impl FnMut(&Path) -> io::Result<File>,
+) -> io::Result<NamedTempFile> {
+    let prefix = format!(".{}", numapilot_place::name_prefix("new")?);
+    tempfile::Builder::new().prefix(&prefix).make_in(directory, make)
+}
+
+/// Gives a file without a name this one, which must not exist.
+fn link<'a>(file: &'a File, name: &Path) -> io::Result<&'a File> {
+    let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
+    rustix::fs::linkat(CWD, unnamed, CWD, name, AtFlags::SYMLINK_FOLLOW)?;
+    Ok(file)
 }
 
 #[cfg(test)]
@@ -244,6 +298,35 @@ mod tests {
         put(&path, "two", Existing::Replace).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "two");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "something was left over");
+    }
+
+    #[test]
+    fn a_new_file_has_no_name_until_it_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        let names = || fs::read_dir(dir.path()).unwrap().count();
+        let new = NewFile::create(&path).unwrap();
+        if matches!(new, NewFile::Named(_)) {
+            println!("skipped: this file system has no files without a name");
+            return;
+        }
+        assert_eq!(names(), 0);
+        new.persist(&path, Existing::Keep).unwrap();
+        assert_eq!(names(), 1);
+    }
+
+    /// As on a file system where every file has a name.
+    #[test]
+    fn a_file_with_a_temporary_name_is_renamed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        let new = || NewFile::Named(named_in(dir.path(), |new| File::create_new(new)).unwrap());
+        for existing in [Existing::Keep, Existing::Replace] {
+            new().persist(&path, existing).unwrap();
+        }
+        let error = new().persist(&path, Existing::Keep).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]
