@@ -95,12 +95,12 @@ static void mallinfo_counts(void) {
   void *block = malloc(8 << 20), *object = malloc(9000);
   CHECK(block && object);
   struct mallinfo2 held = mallinfo2();
-  CHECK(held.uordblks == before.uordblks + (8 << 20) + 10240);
+  CHECK(held.uordblks == before.uordblks + (8 << 20) + 9216);
   CHECK(held.arena == held.uordblks + held.fordblks);
   CHECK((size_t)mallinfo().uordblks == held.uordblks);
   free(block);
   struct mallinfo2 freed = mallinfo2();
-  CHECK(freed.uordblks == before.uordblks + 10240);
+  CHECK(freed.uordblks == before.uordblks + 9216);
   CHECK(freed.keepcost >= 8 << 20);
   CHECK(malloc_trim(0) == 1);
   CHECK(mallinfo2().keepcost == 0);

@@ -11,7 +11,10 @@ use crate::harness::{Subject, installed};
 fn output(arguments: &[&str]) -> Option<String> {
     let subject = Subject::optimised();
     let program = subject.compile("instructions.c");
-    let output = subject.command(&program).args(arguments).output().unwrap();
+    let mut command = subject.command(&program);
+    // glibc copies long objects by one instruction, of which every round is a step.
+    command.env("GLIBC_TUNABLES", "glibc.cpu.x86_rep_movsb_threshold=100000000");
+    let output = command.args(arguments).output().unwrap();
     let stdout = String::from_utf8(output.stdout).unwrap();
     if output.status.code() == Some(77) {
         println!("skipped: {}", stdout.trim());
@@ -44,9 +47,9 @@ fn a_round_of_calloc_and_free_costs_at_most_74() {
 
 /// The cost of a call in a writer that appends 16 bytes at a time up to 64 KiB, including copies.
 #[test]
-fn a_call_of_growing_realloc_costs_at_most_81() {
+fn a_call_of_growing_realloc_costs_at_most_64() {
     let Some(cost) = count(&["count", "realloc-growing", "65536"]) else { return };
-    assert!(cost <= 81.0, "{cost}");
+    assert!(cost <= 64.0, "{cost}");
 }
 
 /// The published code walks a list of all large blocks.
