@@ -66,14 +66,6 @@ impl Traffic {
         let squares: f64 = loads.iter().map(|load| (load - mean).powi(2)).sum();
         Some((squares / (loads.len() - 1) as f64).sqrt() / mean)
     }
-
-    /// The part of the imbalance that chance does not explain, if accesses are samples: by
-    /// Poisson's law the variance of a load is then its mean.
-    #[must_use]
-    pub fn imbalance_beyond_chance(&self) -> Option<f64> {
-        let mean = self.total() / self.0.len() as f64;
-        self.imbalance().map(|all| (all * all - 1.0 / mean).max(0.0).sqrt())
-    }
 }
 
 #[cfg(test)]
@@ -91,9 +83,6 @@ mod tests {
         assert_eq!(traffic.loads(), [40.0, 80.0]);
         close(traffic.local_access_ratio(), 0.75);
         close(traffic.imbalance(), 800f64.sqrt() / 60.0);
-        close(traffic.imbalance_beyond_chance(), 740f64.sqrt() / 60.0);
-        let by_chance = Traffic::counted(vec![vec![55.0, 0.0], vec![0.0, 65.0]]).unwrap();
-        close(by_chance.imbalance_beyond_chance(), 0.0);
         // All load on one of four: the published source reports 200 %.
         let mut one = Traffic::none(4);
         one.0[1][0] = 7.0;

@@ -14,10 +14,10 @@ use crate::traffic::Traffic;
 /// Imbalance above which controllers count as congested.
 const MOST_IMBALANCE: f64 = 0.35;
 
-/// Imbalance beyond chance at which spreading ends. Half-way through, latencies are back in order
-/// while a third of the gain is still missing. One of eight controllers may then still have 13 %
-/// too much load, and all threads wait for it.
-const CALM_IMBALANCE: f64 = 0.05;
+/// Spreading goes on while a controller has this much more than its share. All threads wait for the
+/// fullest one. Chance makes one look fuller than it is, but then no page is left that could leave
+/// it.
+const CALM_EXCESS: f64 = 0.02;
 
 /// Standard deviations of a load that count as chance.
 const CHANCE: f64 = 2.0;
@@ -57,18 +57,25 @@ impl Controllers {
         };
         let weights: Vec<f64> = (0..nodes.len()).map(weight).collect();
         let sum: f64 = weights.iter().sum();
-        let uneven =
-            spreading && traffic.imbalance_beyond_chance().is_some_and(|i| i > CALM_IMBALANCE);
         let imbalanced = !spreading && traffic.imbalance().is_some_and(|i| i > MOST_IMBALANCE);
         let slower = slower_than_remote(accesses, nodes.len());
-        Self {
-            congested: slower.unwrap_or(imbalanced) || uneven,
-            uneven,
+        let mut controllers = Self {
+            congested: slower.unwrap_or(imbalanced),
+            uneven: false,
             target: weights.iter().map(|w| if sum > 0.0 { w / sum } else { 0.0 }).collect(),
             loads: traffic.loads(),
             leaving: vec![0.0; nodes.len()],
             total: traffic.total(),
-        }
+        };
+        controllers.uneven = spreading && controllers.fullest_is_overloaded();
+        controllers.congested |= controllers.uneven;
+        controllers
+    }
+
+    /// Whether the fullest controller has noticeably more than its share.
+    fn fullest_is_overloaded(&self) -> bool {
+        self.fullest()
+            .is_some_and(|at| self.excess(at) > CALM_EXCESS * self.target[at] * self.total)
     }
 
     /// The factor by which congestion lengthens accesses to a node's memory: 1 at its share, 2 when
