@@ -110,6 +110,27 @@ fn the_kernels_work_is_counted_apart() {
     assert!((200.0..5_000.0).contains(&each), "{each}");
 }
 
+/// QEMU moves the counters of all CPUs when it sets up the 17th, the 33rd and so on.
+#[test]
+fn machines_of_many_cpus_count_as_small_ones_do() {
+    if !boots() {
+        return;
+    }
+    let script = "nproc; taskset -c 0 sh -c 'i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done'";
+    let cycles = |cpus: &str| {
+        let options = ["-m", "xeon-8153", "--cpus-per-node", cpus, "--cache-scale", "1"];
+        let include = ["--include", "taskset", "--include", "nproc"];
+        let (json, printed) = run(&[&options[..], &include].concat(), &["sh", "-c", script]);
+        assert_eq!(printed.trim().parse::<u32>().unwrap(), 8 * cpus.parse::<u32>().unwrap());
+        json["regions"][0]["user"]["cycles"].as_f64().unwrap()
+    };
+    let few = cycles("1");
+    for cpus in ["3", "8"] {
+        let many = cycles(cpus);
+        assert!((many / few - 1.0).abs() < 0.03, "{many} with {cpus} on each node, and {few}");
+    }
+}
+
 #[test]
 fn guest_clocks_run_faster_by_the_time_scale() {
     if !boots() {

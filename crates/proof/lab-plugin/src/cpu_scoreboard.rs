@@ -3,7 +3,7 @@
 //! The budget limits how long a CPU runs before it calls the scheduler. Its unit is the time of one
 //! instruction. Stalls are charged to it as the number of instructions that take the same time.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
 use numapilot_lab_model::{Accesses, Executed};
 
@@ -131,6 +131,30 @@ impl CpuScoreboard {
 }
 
 const _: () = assert!(3 * BUDGET < MOST);
+
+/// Where QEMU keeps the element of a CPU. It moves the elements of all CPUs when it sets up a CPU
+/// beyond their capacity: the 17th, the 33rd and so on.
+#[derive(Debug, Default)]
+pub struct Place(AtomicPtr<CpuScoreboard>);
+
+impl Place {
+    /// The element; `None` until QEMU has set up the CPU.
+    #[inline]
+    pub fn get(&self) -> Option<&CpuScoreboard> {
+        // SAFETY: null, or the place of an element, which is set again whenever elements move. QEMU
+        // never frees a scoreboard by itself.
+        unsafe { self.0.load(Relaxed).as_ref() }
+    }
+
+    /// Sets the place.
+    ///
+    /// # Safety
+    /// It is null or that of an element, and is set again when QEMU moves the element. No reference
+    /// to the element at its former place is in use.
+    pub unsafe fn set(&self, element: *mut CpuScoreboard) {
+        self.0.store(element, Relaxed);
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -101,9 +101,10 @@ unsafe fn text(text: *const c_char) -> String {
 }
 
 extern "C" fn on_init(_id: qemu::Id, cpu: c_uint) {
-    if let (Some(machine), Some(scoreboard)) = (machine(), translate::scoreboard_of(cpu)) {
+    if let Some(machine) = machine() {
         // SAFETY: QEMU calls this while it sets this CPU up, on the CPU thread.
-        if let Err(error) = unsafe { machine.add_cpu(cpu, scoreboard, clock::HOOKS) } {
+        if let Err(error) = unsafe { machine.add_cpu(cpu, translate::scoreboard_of, clock::HOOKS) }
+        {
             eprintln!("{COMPLAINT}{error}");
             // The guest has not run yet, so there is no report to write.
             std::process::exit(1);

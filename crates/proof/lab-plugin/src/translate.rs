@@ -40,13 +40,14 @@ pub fn prepare() {
     });
 }
 
-/// The scoreboard element of a CPU that QEMU has set up.
-pub fn scoreboard_of(cpu: c_uint) -> Option<&'static CpuScoreboard> {
-    let counting = COUNTING.get()?;
-    // SAFETY: QEMU gives zeroed memory for `CpuScoreboard`, aligned for its words, which are
-    // atomics. It lives as long as the plugin: QEMU never frees a scoreboard by itself, and moves
-    // it only when CPUs beyond its initial capacity are added, which a machine here never has.
-    unsafe { qemu::qemu_plugin_scoreboard_find(counting.0, cpu).cast::<CpuScoreboard>().as_ref() }
+/// The scoreboard element of a CPU that QEMU has set up, as long as QEMU sets up no other CPU. Null
+/// if there is no scoreboard.
+pub fn scoreboard_of(cpu: c_uint) -> *mut CpuScoreboard {
+    // QEMU gives zeroed memory for `CpuScoreboard`, aligned for its words, which are atomics.
+    COUNTING.get().map_or(ptr::null_mut(), |counting| {
+        // SAFETY: the scoreboard exists, and so does the CPU.
+        unsafe { qemu::qemu_plugin_scoreboard_find(counting.0, cpu).cast() }
+    })
 }
 
 /// The origin of the code of a block.

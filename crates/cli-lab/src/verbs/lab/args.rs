@@ -7,7 +7,7 @@ use numapilot_cli_kit::units::{duration, size};
 use numapilot_lab::User;
 use numapilot_lab::{Request, Shape, Streams, Tuning};
 use numapilot_lab_model::Model;
-use numapilot_topology::description::named;
+use numapilot_topology::description::{ByteSize, named};
 
 /// The machine options that `lab run` and `lab shell` share.
 #[derive(Clone, clap::Args)]
@@ -15,6 +15,15 @@ pub struct MachineArgs {
     /// The machine: a name of `lab list`, or a description file.
     #[arg(short, long, value_name = "NAME|FILE")]
     pub machine: String,
+    /// CPUs of each node that has any [default: `cpus_per_node` of the description].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    cpus_per_node: Option<u32>,
+    /// Memory of each node [default: `memory_per_node` of the description].
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    memory_per_node: Option<u64>,
+    /// Divide the capacities of caches and TLBs by N [default: `cache_scale` of the description].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    cache_scale: Option<u32>,
     /// Copy a file, a directory or a program into the guest, with the libraries it needs; may be
     /// repeated.
     #[arg(long, value_name = "PATH|PROGRAM")]
@@ -80,7 +89,12 @@ impl MachineArgs {
         streams: Streams,
         seed: u64,
     ) -> anyhow::Result<Request> {
-        let (name, description) = named(&self.machine)?;
+        let (name, mut description) = named(&self.machine)?;
+        if let Some(lab) = &mut description.lab {
+            lab.cpus_per_node = self.cpus_per_node.unwrap_or(lab.cpus_per_node);
+            lab.memory_per_node = self.memory_per_node.map_or(lab.memory_per_node, ByteSize);
+            lab.cache_scale = self.cache_scale.unwrap_or(lab.cache_scale);
+        }
         let shape = Shape::new(&name, &description)?;
         let model = Model::from_description(&description, &shape.layout())?;
         Ok(Request {

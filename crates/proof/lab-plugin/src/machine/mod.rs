@@ -12,7 +12,8 @@ mod time;
 use std::cell::UnsafeCell;
 use std::collections::BTreeSet;
 use std::ffi::{c_uint, c_void};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
@@ -22,8 +23,8 @@ use numapilot_lab_pmu::{Mode, PmuError};
 use numapilot_sys::shared::SharedWords;
 
 use crate::arguments::{Pace, StartError};
-use crate::cpu_scoreboard::CpuScoreboard;
-use crate::internals::{ClockHooks, Internals, Requests, current_cpu};
+use crate::cpu_scoreboard::{CpuScoreboard, Place};
+use crate::internals::{ClockHooks, CpuState, Internals, Requests, current_cpu};
 use crate::ports::Ports;
 use crate::qemu;
 use crate::report::ReportFile;
@@ -46,9 +47,9 @@ const BOOT_QUANTUM_PS: u64 = 50_000_000;
 #[repr(align(64))]
 struct Cpu {
     core: UnsafeCell<Core>,
-    scoreboard: OnceLock<&'static CpuScoreboard>,
-    /// The address of QEMU's `CPUState`; 0 until QEMU has set up the CPU.
-    state: AtomicU64,
+    scoreboard: Place,
+    /// QEMU's `CPUState`; null until QEMU has set up the CPU.
+    state: AtomicPtr<c_void>,
 }
 
 // SAFETY: `core` is only accessed on the CPU thread, as the contracts of `Machine::cpu` and
@@ -128,8 +129,8 @@ impl Machine {
             .map_while(|cpu| simulation.core(cpu))
             .map(|core| Cpu {
                 core: UnsafeCell::new(core),
-                scoreboard: OnceLock::new(),
-                state: AtomicU64::new(0),
+                scoreboard: Place::default(),
+                state: AtomicPtr::new(ptr::null_mut()),
             })
             .collect::<Vec<_>>();
         let schedule = Own(UnsafeCell::new(Schedule::new(cpus.len(), BOOT_QUANTUM_PS)));
@@ -162,7 +163,7 @@ impl Machine {
     /// callbacks of CPUs on that thread, one after the other.
     #[inline]
     #[allow(clippy::mut_from_ref)]
-    unsafe fn cpu(&self, cpu: c_uint) -> Option<(&mut Core, &OnceLock<&'static CpuScoreboard>)> {
+    unsafe fn cpu(&self, cpu: c_uint) -> Option<(&mut Core, &Place)> {
         let cpu = self.cpus.get(cpu as usize)?;
         // SAFETY: by contract, no other borrow of this core is alive.
         Some((unsafe { &mut *cpu.core.get() }, &cpu.scoreboard))
@@ -173,18 +174,18 @@ impl Machine {
     /// # Safety
     /// As `cpu`.
     #[allow(clippy::mut_from_ref)]
-    unsafe fn cpu_now(&self, cpu: c_uint) -> Option<(&mut Core, Option<&'static CpuScoreboard>)> {
+    unsafe fn cpu_now(&self, cpu: c_uint) -> Option<(&mut Core, Option<&CpuScoreboard>)> {
         // SAFETY: by contract.
         let (core, scoreboard) = unsafe { self.cpu(cpu) }?;
-        let scoreboard = scoreboard.get().copied();
+        let scoreboard = scoreboard.get();
         if let Some(scoreboard) = scoreboard {
             core.executed(scoreboard.executed());
         }
         Some((core, scoreboard))
     }
 
-    /// Adds a CPU, whose translated code counts in this scoreboard element. The first CPU also
-    /// installs the clock: these functions.
+    /// Adds a CPU. `scoreboard_of` finds the scoreboard element of each CPU that was added. The first
+    /// CPU also installs the clock: these functions.
     ///
     /// # Errors
     /// [`StartError::Accelerator`] if this QEMU is not as expected.
@@ -194,19 +195,22 @@ impl Machine {
     pub unsafe fn add_cpu(
         &self,
         cpu: c_uint,
-        scoreboard: &'static CpuScoreboard,
+        scoreboard_of: fn(c_uint) -> *mut CpuScoreboard,
         clock: ClockHooks,
     ) -> Result<(), StartError> {
         let index = cpu as usize;
-        let Some(cpu) = self.cpus.get(index) else { return Ok(()) };
-        // QEMU sets up each CPU once, and does not move its scoreboard element.
-        let _ = cpu.scoreboard.set(scoreboard);
+        let Some(added) = self.cpus.get(index) else { return Ok(()) };
+        for (number, other) in (0..=cpu).zip(&self.cpus) {
+            // SAFETY: QEMU has set up these CPUs, and no callback of one of them is running.
+            unsafe { other.scoreboard.set(scoreboard_of(number)) };
+        }
+        let scoreboard = added.scoreboard.get().ok_or(StartError::Accelerator)?;
         scoreboard.grant(0);
         let state = self.internals.cpu(index);
         if state.is_null() || state != current_cpu() {
             return Err(StartError::Accelerator);
         }
-        cpu.state.store(state.addr() as u64, Relaxed);
+        added.state.store(state, Relaxed);
         // SAFETY: by contract.
         unsafe { self.internals.share_translations(state) };
         if index > 0 {
@@ -320,8 +324,9 @@ impl Machine {
         if shown != expected || expected == 0 {
             return Err(StartError::Clock { shown, expected });
         }
-        let states: BTreeSet<u64> = self.cpus.iter().map(|cpu| cpu.state.load(Relaxed)).collect();
-        if states.len() != self.cpus.len() || states.contains(&0) {
+        let states: BTreeSet<CpuState> =
+            self.cpus.iter().map(|cpu| cpu.state.load(Relaxed)).collect();
+        if states.len() != self.cpus.len() || states.contains(&ptr::null_mut()) {
             return Err(StartError::Accelerator);
         }
         Ok(())
@@ -344,7 +349,7 @@ impl Machine {
 /// Charges the CPU's budget with the stalls since `before_ps`, so that it does not run beyond its
 /// quantum.
 #[inline]
-fn charge(core: &Core, before_ps: u64, scoreboard: &OnceLock<&'static CpuScoreboard>) {
+fn charge(core: &Core, before_ps: u64, scoreboard: &Place) {
     let stalled_ps = core.stall_ps() - before_ps;
     if stalled_ps > 0
         && let Some(scoreboard) = scoreboard.get()

@@ -1,10 +1,8 @@
 //! The access of a callback, as a probe for the model.
 
-use std::sync::OnceLock;
-
 use numapilot_lab_model::Probe;
 
-use crate::cpu_scoreboard::CpuScoreboard;
+use crate::cpu_scoreboard::Place;
 use crate::qemu;
 
 /// The current access, as a probe for the model.
@@ -12,7 +10,7 @@ pub struct Access<'a> {
     pub info: qemu::MemInfo,
     pub address: u64,
     /// Looked up on demand, because most accesses do not need it.
-    pub scoreboard: &'a OnceLock<&'static CpuScoreboard>,
+    pub scoreboard: &'a Place,
 }
 
 impl Probe for Access<'_> {

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::{Machine, charge};
-use crate::internals::current_cpu;
+use crate::internals::{CpuState, current_cpu};
 use crate::schedule::{Schedule, Turn};
 
 /// Duration of reading the time stamp counter while the machine boots, for the same reason.
@@ -61,8 +61,8 @@ impl Machine {
 
     /// The number of the CPU that the calling thread is executing.
     fn executing(&self) -> Option<usize> {
-        let state = current_cpu().addr() as u64;
-        self.cpus.iter().position(|cpu| state != 0 && cpu.state.load(Relaxed) == state)
+        let state = current_cpu();
+        self.cpus.iter().position(|cpu| !state.is_null() && cpu.state.load(Relaxed) == state)
     }
 
     /// The current CPU reads its time stamp counter. While the machine boots, this takes time, so
@@ -136,8 +136,14 @@ impl Machine {
         self.internals.locked(|| {
             let mut others = (0..self.cpus.len()).filter(|other| *other != cpu);
             // SAFETY: the CPUs exist, and the lock is held.
-            others.any(|other| unsafe { !self.internals.is_idle(self.internals.cpu(other)) })
+            others.any(|other| unsafe { !self.internals.is_idle(self.state_of(other)) })
         })
+    }
+
+    /// QEMU's state of a CPU. QEMU itself finds it by a walk over all CPUs.
+    fn state_of(&self, cpu: usize) -> CpuState {
+        let state = self.cpus[cpu].state.load(Relaxed);
+        if state.is_null() { self.internals.cpu(cpu) } else { state }
     }
 
     /// A CPU executes `hlt`, at this address. If all CPUs are halted now, time advances to the next
@@ -177,7 +183,7 @@ impl Machine {
         let current = current_cpu();
         let requests = self.requests.get().copied().filter(|_| accepts);
         let is_idle = |cpu: usize| {
-            let state = self.internals.cpu(cpu);
+            let state = self.state_of(cpu);
             // SAFETY: the CPUs exist, and the lock is held. The current CPU is not halted yet, but
             // is about to.
             unsafe {
