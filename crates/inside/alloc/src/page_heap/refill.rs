@@ -76,11 +76,14 @@ impl Sparse {
         };
         let first = pages.start & !(HUGE_PAGES - 1);
         for chunk in (first..pages.end).step_by(HUGE_PAGES as usize) {
+            let is_whole = pages.start <= chunk && chunk + HUGE_PAGES <= pages.end;
             if advice::of(space, chunk) == Advice::Sparse {
                 if resident(space, chunk) == 0 {
                     self.restore(space, chunk);
                 }
-            } else if may_be_refilled(chunk) && (1..SPARSE_BELOW).contains(&resident(space, chunk))
+            } else if !is_whole
+                && may_be_refilled(chunk)
+                && (1..SPARSE_BELOW).contains(&resident(space, chunk))
             {
                 advice::give(space, chunk..chunk + HUGE_PAGES, Advice::Sparse);
                 // It is not given if it would add too many mappings.
