@@ -28,7 +28,7 @@ pub const TICK_MS: u64 = 100;
 const PAGES_IDLE_MS: u32 = 500;
 /// Idle magazines that one slow path returns: about 30 microseconds of work.
 const STEP: usize = 16;
-/// Most chunks that get huge pages at once: some milliseconds of work.
+/// Most chunks to which the background thread gives huge pages at once: some milliseconds of work.
 const COLLAPSED: usize = 8;
 
 /// Slow paths of a thread between two readings of the clock.
@@ -69,7 +69,7 @@ fn look_at_the_clock(space: &AddressSpace, cache: &ThreadCache) {
             for region in [cache.node(), space.nodes().blocks(cache.node())] {
                 let region = Region::of(space, region);
                 purge(space, region, (now_ms as u32).wrapping_sub(PAGES_IDLE_MS));
-                collapse_filled(space, region);
+                collapse_filled(space, region, 1);
             }
         }
     }
@@ -100,7 +100,7 @@ pub fn do_all(space: &AddressSpace, node: &NodeCaches, now_ms: u64) -> bool {
     }
     some |= purge(space, node, (now_ms as u32).wrapping_sub(PAGES_IDLE_MS));
     some |= scavenge::purge(space, node, now_ms as u32);
-    some |= collapse_filled(space, node);
+    some |= collapse_filled(space, node, COLLAPSED);
     some || node.lock().is_dirty()
 }
 
@@ -166,9 +166,10 @@ fn purge(space: &AddressSpace, region: &Region, before_ms: u32) -> bool {
     }
 }
 
-/// Gives some chunks that are in use again their huge pages back; returns whether there were any.
-fn collapse_filled(space: &AddressSpace, region: &Region) -> bool {
-    for turn in 0..COLLAPSED {
+/// Gives up to `most` chunks that are in use again their huge pages back; returns whether there were
+/// any.
+fn collapse_filled(space: &AddressSpace, region: &Region, most: usize) -> bool {
+    for turn in 0..most {
         let Some(chunk) = region.lock().take_filled(space) else { return turn > 0 };
         refill::collapse(space, chunk);
     }
