@@ -122,18 +122,19 @@ pub unsafe fn ask_for_small(start: usize, bytes: usize) {
 
 /// Whether the machine may have huge pages at all. False if it does not say so.
 pub fn allows_huge_pages() -> bool {
-    huge_pages_are_set_to(b"[always]") || huge_pages_are_set_to(b"[madvise]")
+    huge_pages_are_set_to(&[b"[always]", b"[madvise]"])
 }
 
 /// Whether the machine gives huge pages without being asked. False if it does not say so.
 pub fn gives_huge_pages_unasked() -> bool {
-    huge_pages_are_set_to(b"[always]")
+    huge_pages_are_set_to(&[b"[always]"])
 }
 
-fn huge_pages_are_set_to(choice: &[u8]) -> bool {
+fn huge_pages_are_set_to(choices: &[&[u8]]) -> bool {
     let mut text = [0; 64];
     let text = read_file(c"/sys/kernel/mm/transparent_hugepage/enabled", &mut text);
-    text.is_ok_and(|text| text.windows(choice.len()).any(|part| part == choice))
+    let is_set = |text: &[u8], choice: &[u8]| text.windows(choice.len()).any(|part| part == choice);
+    text.is_ok_and(|text| choices.iter().any(|choice| is_set(text, choice)))
 }
 
 /// Replaces the small pages of a range by a huge page (Linux 6.1), even if the machine allows none.

@@ -24,7 +24,7 @@ use crate::layout::size_class::{HUGE_PAGES, PAGE, pages_in};
 use crate::os::kernel;
 use crate::page_heap::advice::{self, Advice};
 use crate::page_heap::density::{Density, Pages};
-use crate::page_heap::refill;
+use crate::page_heap::refill::{self, CHUNK};
 use crate::page_heap::run::{Purpose, Run};
 
 /// A heap below this many pages may stay small, and so may its blocks.
@@ -213,15 +213,12 @@ fn is_shared(space: &AddressSpace, page: u32) -> bool {
 /// the thread that touches it next.
 fn forget(space: &AddressSpace, chunk: u32) {
     // SAFETY: the chunk is not used yet. If it stays, it is full of zeroes as well.
-    let _ = unsafe { kernel::discard(space.address_of(chunk), HUGE_PAGES as usize * PAGE) };
+    let _ = unsafe { kernel::discard(space.address_of(chunk), CHUNK) };
 }
 
 /// Whether three quarters of a chunk are in memory; true if the kernel does not report it.
 fn is_filled(space: &AddressSpace, chunk: u32) -> bool {
-    let bytes = HUGE_PAGES as usize * PAGE;
-    // SAFETY: the chunk is ours.
-    unsafe { kernel::resident(space.address_of(chunk), bytes) }
-        .map_or(true, |there| there >= bytes / 4 * 3)
+    refill::resident(space, chunk) >= CHUNK / 4 * 3
 }
 
 /// The thread's CPU time for the first touch of an unused address; `None` if the kernel does not

@@ -16,7 +16,8 @@ use crate::os::kernel;
 use crate::os::once::Once;
 use crate::page_heap::advice::{self, Advice};
 
-const CHUNK: usize = HUGE_PAGES as usize * PAGE;
+/// Bytes of a chunk.
+pub const CHUNK: usize = HUGE_PAGES as usize * PAGE;
 /// A chunk of which less is in memory gets small pages, unless it is empty.
 const SPARSE_BELOW: usize = CHUNK / 8 * 7;
 /// A chunk of which at least this much is in memory gets a huge page again.
@@ -124,7 +125,7 @@ impl Sparse {
 }
 
 /// Bytes of a chunk in memory; all if the kernel does not report it.
-fn resident(space: &AddressSpace, chunk: u32) -> usize {
+pub fn resident(space: &AddressSpace, chunk: u32) -> usize {
     // SAFETY: the chunk is ours.
     unsafe { kernel::resident(space.address_of(chunk), CHUNK) }.unwrap_or(CHUNK)
 }
