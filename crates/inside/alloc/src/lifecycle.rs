@@ -4,7 +4,7 @@ use crate::cache::registry::NodeCaches;
 use crate::config::{PROFILE, STATISTICS};
 use crate::decay::background_thread;
 use crate::os::lock;
-use crate::page_heap::{mapping_budget, refill};
+use crate::page_heap::{mapping_budget, small_chunks};
 use crate::telemetry::{profile, statistics};
 use crate::{config, global, threads};
 
@@ -26,7 +26,7 @@ pub static LINKED: u8 = 0;
 extern "C" fn begin() {
     config::read();
     mapping_budget::prepare();
-    refill::prepare();
+    small_chunks::prepare();
     // SAFETY: three functions of this library, which exist until the end. The call takes a lock of
     // the C library and allocates, which is possible here.
     unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };

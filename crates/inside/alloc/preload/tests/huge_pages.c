@@ -127,9 +127,33 @@ static void returned_memory_is_not_filled_again(void) {
   }
 }
 
+/* A program may allocate a part of its objects long before it writes them. That their memory had
+ * small pages at first is no reason to keep them. */
+static void objects_that_are_written_later_have_them(void) {
+  need_huge_pages();
+  if (sysconf(_SC_PAGESIZE) != 4096) SKIP("the huge pages of this machine have another size");
+  size_t bytes = OBJECTS * SIZE, ready = lay_huge_pages_ready(2 * bytes);
+  if (ready < bytes) SKIP("the kernel has no huge pages at the moment");
+  size_t before = huge_bytes();
+  for (unsigned i = 0; i < OBJECTS; i++) CHECK(objects[i] = malloc(SIZE));
+  CHECK_AT(huge_bytes() - before < bytes / 4, huge_bytes() - before, bytes);
+  for (unsigned i = 0; i < OBJECTS; i++) memset(objects[i], 1, SIZE);
+  /* Growth and time cause looks at earlier memory. What is added here may have huge pages, too. */
+  for (size_t added = 0; huge_bytes() < before + added + bytes / 4 * 3; added += CHUNK) {
+    if (added % bytes == 0 && lay_huge_pages_ready(bytes) < bytes) SKIP("the kernel has no huge pages any more");
+    for (unsigned i = 0; i < EACH; i++) {
+      void *more = malloc(SIZE);
+      CHECK(more);
+      memset(more, 1, SIZE);
+    }
+    usleep(10000);
+  }
+}
+
 int main(int count, char **arguments) {
   static const struct test_case cases[] = {
       {"small_objects_have_them", small_objects_have_them},
+      {"objects_that_are_written_later_have_them", objects_that_are_written_later_have_them},
       {"returned_memory_is_not_filled_again", returned_memory_is_not_filled_again},
   };
   return run_case(count, arguments, cases, COUNT(cases));

@@ -19,7 +19,7 @@ use crate::central::stack::Depot;
 use crate::layout::address_space::AddressSpace;
 use crate::layout::size_class;
 use crate::os::kernel;
-use crate::page_heap::{Region, refill};
+use crate::page_heap::{Region, small_chunks};
 use crate::slab::{give_back, scavenge};
 
 /// Time between two checks of what was not needed.
@@ -28,8 +28,9 @@ pub const TICK_MS: u64 = 100;
 const PAGES_IDLE_MS: u32 = 500;
 /// Idle magazines that one slow path returns: about 30 microseconds of work.
 const STEP: usize = 16;
-/// Most chunks to which the background thread gives huge pages at once: some milliseconds of work.
-const COLLAPSED: usize = 8;
+/// Looks for chunks that need a huge page at once by the background thread: some milliseconds of
+/// work.
+const LOOKS: usize = 8;
 
 /// Slow paths of a thread between two readings of the clock.
 const CALLS: u32 = 16;
@@ -59,6 +60,7 @@ fn look_at_the_clock(space: &AddressSpace, cache: &ThreadCache) {
     }
     if node.has_grown(space) {
         tick(space, node);
+        collapse_filled(space, node, 1);
         node.grows.store(true, Ordering::Relaxed);
     }
     let is_alone = !background_thread::is_running();
@@ -100,7 +102,7 @@ pub fn do_all(space: &AddressSpace, node: &NodeCaches, now_ms: u64) -> bool {
     }
     some |= purge(space, node, (now_ms as u32).wrapping_sub(PAGES_IDLE_MS));
     some |= scavenge::purge(space, node, now_ms as u32);
-    some |= collapse_filled(space, node, COLLAPSED);
+    some |= collapse_filled(space, node, LOOKS);
     some || node.lock().is_dirty()
 }
 
@@ -166,14 +168,18 @@ fn purge(space: &AddressSpace, region: &Region, before_ms: u32) -> bool {
     }
 }
 
-/// Gives up to `most` chunks that are in use again their huge pages back; returns whether there were
-/// any.
-fn collapse_filled(space: &AddressSpace, region: &Region, most: usize) -> bool {
-    for turn in 0..most {
-        let Some(chunk) = region.lock().take_filled(space) else { return turn > 0 };
-        refill::collapse(space, chunk);
+/// Gives huge pages to chunks that have small ones and are filled, up to one for each look; returns
+/// whether there were any.
+fn collapse_filled(space: &AddressSpace, region: &Region, looks: usize) -> bool {
+    let mut some = false;
+    for _ in 0..looks {
+        let filled = region.lock().take_filled(space);
+        if let Some(chunk) = filled {
+            small_chunks::collapse(space, chunk);
+            some = true;
+        }
     }
-    true
+    some
 }
 
 #[cfg(test)]

@@ -20,10 +20,9 @@ pub enum Advice {
     Regions = 0,
     /// A huge page.
     Huge = 1,
-    /// Small pages, even if the machine gives huge ones without being asked.
+    /// Small pages, even if the machine gives huge ones without being asked: see
+    /// [`crate::page_heap::small_chunks`].
     Small = 2,
-    /// The same, because a part of the chunk was returned: see [`crate::page_heap::refill`].
-    Sparse = 3,
 }
 
 impl Advice {
@@ -31,7 +30,6 @@ impl Advice {
         match entry.load(Ordering::Relaxed) {
             1 => Self::Huge,
             2 => Self::Small,
-            3 => Self::Sparse,
             _ => Self::Regions,
         }
     }
@@ -44,7 +42,7 @@ impl Advice {
             match self {
                 Self::Regions => {}
                 Self::Huge => kernel::ask_for_huge(start, bytes),
-                Self::Small | Self::Sparse => kernel::ask_for_small(start, bytes),
+                Self::Small => kernel::ask_for_small(start, bytes),
             }
         }
     }

@@ -46,9 +46,9 @@ impl PageHeap {
             return Err("more pages are in use or free than were ever handed out");
         }
         let chunks = (self.first..self.committed).step_by(HUGE_PAGES as usize);
-        let sparse = chunks.filter(|&chunk| advice::of(space, chunk) == Advice::Sparse).count();
-        if sparse != self.sparse.count() {
-            return Err("the number of chunks that were returned in part is wrong");
+        let small = chunks.filter(|&chunk| advice::of(space, chunk) == Advice::Small).count();
+        if small != self.small.count() {
+            return Err("the number of chunks that have small pages is wrong");
         }
         self.check_ages(space, walked.dirty_runs)
     }

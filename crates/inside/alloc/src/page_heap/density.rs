@@ -3,27 +3,18 @@
 //! A thread that needs a few objects of each size takes a span of each, and fills none. A program
 //! may also allocate memory that it never writes. A huge page would waste memory there. So the first
 //! chunk of 2 MiB has small pages, as a probe. When the heap outgrows it, the kernel shows how much
-//! of it is in memory. If it is filled, the next chunks get huge pages, and so does the probe itself
-//! (`MADV_COLLAPSE`). From time to time, another chunk is a probe.
+//! of it is in memory. If it is filled, the next chunks get huge pages, and from time to time another
+//! chunk is a probe. If it is not filled, the next chunk is a probe as well: it may hold other
+//! objects, which the program writes at once. [`crate::page_heap::small_chunks`] gives huge pages to
+//! probes that are filled.
 
 /// The pages that a chunk should get.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
     /// Small pages.
-    #[default]
-    Small = 0,
+    Small,
     /// A huge page.
     Huge,
-}
-
-/// What [`Density::next`] decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decision {
-    /// The pages of the chunk.
-    pub pages: Pages,
-    /// First page of an earlier chunk that has small pages and turned out to be filled.
-    pub filled: Option<u32>,
 }
 
 /// What is known about the chunks of a heap. All zeroes: nothing.
@@ -34,17 +25,15 @@ pub struct Density {
     probe: u32,
     /// Chunks until it is checked.
     left: u32,
-    /// The number of chunks between the last two checks.
+    /// The number of chunks with huge pages between the last two checks.
     period: u32,
-    /// The pages that chunks get, by the result of the last check.
-    pages: Pages,
 }
 
 impl Density {
-    /// Most chunks between two checks: 256 MiB as long as all probes are filled, and 16 MiB
-    /// otherwise. The distance grows with the heap.
+    /// Chunks with huge pages between two checks: at first 16 MiB, and twice as many after each
+    /// probe that is filled, up to 256 MiB.
+    const SHORTEST: u32 = 8;
     const LONGEST: u32 = 128;
-    const LONGEST_SMALL: u32 = 8;
 
     /// That of a heap with one chunk, which has small pages and is the first probe.
     pub fn beginning_at(chunk: u32) -> Self {
@@ -53,30 +42,22 @@ impl Density {
 
     /// The pages that the next chunk, which begins at this page, should get. `is_filled` returns
     /// whether an earlier chunk is in use.
-    pub fn next(&mut self, chunk: u32, is_filled: impl FnOnce(u32) -> bool) -> Decision {
+    pub fn next(&mut self, chunk: u32, is_filled: impl FnOnce(u32) -> bool) -> Pages {
         if self.left > 0 {
             self.left -= 1;
-            // The last chunk before a check is what is checked.
-            if self.left == 0 && self.pages == Pages::Huge {
-                self.probe = chunk;
-                return Decision { pages: Pages::Small, filled: None };
+            if self.left > 0 {
+                return Pages::Huge;
             }
-            return Decision { pages: self.pages, filled: None };
-        }
-        let filled = is_filled(self.probe).then_some(self.probe);
-        let (pages, longest) = match filled {
-            Some(_) => (Pages::Huge, Self::LONGEST),
-            None => (Pages::Small, Self::LONGEST_SMALL),
-        };
-        let before = if pages == self.pages { self.period } else { 0 };
-        self.period = (2 * before).clamp(1, longest);
-        self.pages = pages;
-        match pages {
+        } else if is_filled(self.probe) {
             // This chunk, some more, and a probe.
-            Pages::Huge => self.left = self.period.max(Self::LONGEST_SMALL),
-            Pages::Small => (self.probe, self.left) = (chunk, self.period - 1),
+            self.period = (2 * self.period).clamp(Self::SHORTEST, Self::LONGEST);
+            self.left = self.period;
+            return Pages::Huge;
+        } else {
+            self.period = 0;
         }
-        Decision { pages, filled }
+        self.probe = chunk;
+        Pages::Small
     }
 }
 
@@ -88,65 +69,42 @@ mod tests {
 
     use super::*;
 
-    /// The chunks out of `chunks` that have small pages in the end.
+    /// The chunks out of `chunks` that get small pages.
     fn small(density: &mut Density, chunks: core::ops::Range<u32>, filled: bool) -> Vec<u32> {
-        let mut small = Vec::new();
-        for chunk in chunks {
-            let decision = density.next(chunk, |_| filled);
-            if decision.pages == Pages::Small {
-                small.push(chunk);
-            }
-            small.retain(|&earlier| Some(earlier) != decision.filled);
-        }
-        small
+        chunks.filter(|&chunk| density.next(chunk, |_| filled) == Pages::Small).collect()
     }
 
     #[test]
     fn a_heap_that_is_filled_has_huge_pages_from_the_second_chunk_on() {
         let mut density = Density::beginning_at(1);
-        let decision = density.next(2, |probe| probe == 1);
-        assert_eq!(decision, Decision { pages: Pages::Huge, filled: Some(1) });
-        assert!(small(&mut density, 3..9, true).is_empty());
-        // The chunk that is checked next, until it is checked.
-        assert_eq!(small(&mut density, 9..11, true), [10]);
-        assert!(small(&mut density, 11..12, true).is_empty());
+        assert_eq!(density.next(2, |probe| probe == 1), Pages::Huge);
+        // Chunk 10 is the next probe.
+        assert_eq!(small(&mut density, 3..11, true), [10]);
+        assert_eq!(density.next(11, |probe| probe == 10), Pages::Huge);
     }
 
     #[test]
     fn chunks_that_are_filled_are_checked_ever_more_rarely() {
         let mut density = Density::beginning_at(1);
-        let mut checks = Vec::new();
-        for chunk in 2..1000 {
-            density.next(chunk, |_| {
-                checks.push(chunk);
-                true
-            });
-        }
-        let apart: Vec<u32> = checks.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        assert_eq!(apart, [9, 9, 9, 9, 17, 33, 65, 129, 129, 129, 129, 129, 129]);
+        let probes = small(&mut density, 2..1000, true);
+        let apart: Vec<u32> = probes.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert_eq!(probes[0], 10);
+        assert_eq!(apart, [17, 33, 65, 129, 129, 129, 129, 129, 129]);
     }
 
     #[test]
-    fn chunks_that_stay_empty_have_small_pages_and_are_checked() {
+    fn chunks_that_stay_empty_have_small_pages_and_are_all_checked() {
         let mut density = Density::beginning_at(1);
-        let mut checks = Vec::new();
-        for chunk in 2..100 {
-            let decision = density.next(chunk, |_| {
-                checks.push(chunk);
-                false
-            });
-            assert_eq!(decision, Decision { pages: Pages::Small, filled: None });
+        for chunk in 2..10 {
+            assert_eq!(density.next(chunk, |probe| probe != chunk - 1), Pages::Small);
         }
-        assert_eq!(checks[..6], [2, 3, 5, 9, 17, 25]);
     }
 
     #[test]
     fn a_heap_that_fills_later_has_huge_pages_then() {
         let mut density = Density::beginning_at(1);
         assert_eq!(small(&mut density, 2..5, false), [2, 3, 4]);
-        // The probe is chunk 3, which is filled by now.
-        let decision = density.next(5, |probe| probe == 3);
-        assert_eq!(decision, Decision { pages: Pages::Huge, filled: Some(3) });
+        assert_eq!(density.next(5, |probe| probe == 4), Pages::Huge);
     }
 
     #[test]
@@ -154,6 +112,6 @@ mod tests {
         let mut density = Density::beginning_at(1);
         assert_eq!(small(&mut density, 2..11, true), [10]);
         assert_eq!(small(&mut density, 11..14, false), [11, 12, 13]);
-        assert!(small(&mut density, 14..20, true).is_empty());
+        assert_eq!(small(&mut density, 14..23, true), [22]);
     }
 }

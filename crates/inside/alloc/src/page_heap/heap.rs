@@ -16,12 +16,12 @@ use core::sync::atomic::Ordering;
 
 use super::Region;
 use crate::layout::address_space::AddressSpace;
-use crate::layout::size_class::{CLASSES, PAGE, pages_in};
+use crate::layout::size_class::{CLASSES, HUGE_PAGES, PAGE, pages_in};
 use crate::layout::span::{Span, Use};
 use crate::os::{decay_request, kernel};
 use crate::page_heap::huge_pages::HugePages;
-use crate::page_heap::refill::Sparse;
 use crate::page_heap::run::{Begin, Purpose, Run};
+use crate::page_heap::small_chunks::SmallChunks;
 
 /// Runs of up to this many pages have a list for each length.
 const EXACT: usize = 64;
@@ -44,8 +44,8 @@ pub struct PageHeap {
     end: u32,
     /// Decides which of its chunks get huge pages.
     huge: HugePages,
-    /// Which of them lost theirs.
-    pub(super) sparse: Sparse,
+    /// Those that have small ones.
+    pub(super) small: SmallChunks,
     /// Heads of the free runs by length.
     pub(super) lists: [u32; LISTS],
     /// Bit l: list l is not empty.
@@ -116,7 +116,7 @@ impl PageHeap {
             Some(run) => run,
             None => self.advance(space, wanted, purpose)?,
         };
-        if run.zero && !self.sparse.is_empty() {
+        if run.zero && self.small.were_returned() {
             decay_request::raise();
         }
         let skip = at.skip(space.address_of(run.page) / PAGE);
@@ -179,14 +179,18 @@ impl PageHeap {
 
     /// Called after these pages, or parts of them, were returned to the kernel.
     pub fn note_returned(&mut self, space: &AddressSpace, pages: Range<u32>) {
-        self.sparse.note_returned(space, pages, space.has_small_pages(self.node));
+        self.small.note_returned(space, pages, space.has_small_pages(self.node));
     }
 
-    /// A chunk that has small pages because it was returned in part, and is filled again. Pass it to
-    /// [`crate::page_heap::refill::collapse`] without the lock.
+    /// A chunk that has small pages, and is filled. Pass it to
+    /// [`crate::page_heap::small_chunks::collapse`] without the lock.
     pub fn take_filled(&mut self, space: &AddressSpace) -> Option<u32> {
-        let pages = self.first..self.frontier;
-        if self.huge.are_too_expensive() { None } else { self.sparse.take_filled(space, pages) }
+        // The chunk of the frontier is not filled yet.
+        let pages = self.first..self.frontier & !(HUGE_PAGES - 1);
+        if self.small.is_empty() || !self.huge.may_try(1) {
+            return None;
+        }
+        self.small.take_filled(space, pages)
     }
 
     /// Whether there are free pages whose contents take memory.
@@ -366,7 +370,7 @@ impl PageHeap {
         let run = Run { page: self.frontier, pages, zero: true };
         self.frontier = end;
         Region::of(space, self.node).reached.store(end, Ordering::Release);
-        self.huge.enter(space, (self.first, self.committed), run, purpose);
+        self.huge.enter(space, (self.first, self.committed), &mut self.small, run, purpose);
         Some(run)
     }
 

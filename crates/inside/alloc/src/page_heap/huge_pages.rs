@@ -18,14 +18,16 @@
 //! The tables, which are sparse, do not get them either. Neither do blocks on machines with several
 //! nodes, because a huge page lies on one node, and the blocks in it may belong to threads of all.
 
+use core::ops::Range;
+
 use crate::config;
 use crate::layout::address_space::AddressSpace;
 use crate::layout::size_class::{HUGE_PAGES, PAGE, pages_in};
 use crate::os::kernel;
 use crate::page_heap::advice::{self, Advice};
 use crate::page_heap::density::{Density, Pages};
-use crate::page_heap::refill::{self, CHUNK};
 use crate::page_heap::run::{Purpose, Run};
+use crate::page_heap::small_chunks::{self, CHUNK, SmallChunks};
 
 /// A heap below this many pages may stay small, and so may its blocks.
 const HUGE_FROM: u32 = pages_in(16 << 20);
@@ -74,13 +76,14 @@ impl HugePages {
         &mut self,
         space: &AddressSpace,
         (first, committed): (u32, u32),
+        small: &mut SmallChunks,
         run: Run,
         purpose: Purpose,
     ) {
         let end = run.page + run.pages;
         // Page `first` is never handed out.
         if run.page == first + 1 && config::get().huge_pages {
-            self.enter_first(space, (first, committed), run.page);
+            self.enter_first(space, (first, committed), small, run.page);
         }
         let chunk = run.page.next_multiple_of(HUGE_PAGES);
         // The memory after a block may be touched first on another node.
@@ -93,15 +96,10 @@ impl HugePages {
         match purpose {
             Purpose::Objects => {
                 for chunk in (chunk..stop).step_by(HUGE_PAGES as usize) {
-                    let decision = self.density.next(chunk, |page| is_filled(space, page));
-                    if let Some(probe) = decision.filled.filter(|_| self.skip == 0) {
-                        advice::give(space, probe..probe + HUGE_PAGES, Advice::Huge);
-                        refill::collapse(space, probe);
-                    }
-                    match decision.pages {
+                    match self.density.next(chunk, |page| is_filled(space, page)) {
                         Pages::Huge if self.may_try(1) => self.try_one(space, chunk),
                         Pages::Huge | Pages::Small => {
-                            advice::give(space, chunk..chunk + HUGE_PAGES, Advice::Small);
+                            small.add(space, chunk);
                             self.time_small(space, chunk);
                         }
                     }
@@ -115,15 +113,21 @@ impl HugePages {
     }
 
     /// Decides on the first chunk of a heap, of which `page` has not been touched.
-    fn enter_first(&mut self, space: &AddressSpace, (first, committed): (u32, u32), page: u32) {
+    fn enter_first(
+        &mut self,
+        space: &AddressSpace,
+        (first, committed): (u32, u32),
+        small: &mut SmallChunks,
+        page: u32,
+    ) {
         self.density = Density::beginning_at(first);
         if first + HUGE_PAGES <= committed {
-            advice::give(space, first..first + HUGE_PAGES, Advice::Small);
+            small.add(space, first);
         }
         self.time_small(space, page);
     }
 
-    fn enter_block(&mut self, space: &AddressSpace, run: Run, mut chunks: core::ops::Range<u32>) {
+    fn enter_block(&mut self, space: &AddressSpace, run: Run, mut chunks: Range<u32>) {
         if run.pages < TIMED_FROM {
             if self.skip == 0 {
                 advice::give(space, chunks, Advice::Huge);
@@ -170,13 +174,8 @@ impl HugePages {
         }
     }
 
-    /// Whether huge pages are not used at the moment, because they cost too much.
-    pub fn are_too_expensive(&self) -> bool {
-        self.skip > 0
-    }
-
     /// Whether the next chunk gets a huge page; if not, these chunks count as skipped.
-    fn may_try(&mut self, chunks: u32) -> bool {
+    pub fn may_try(&mut self, chunks: u32) -> bool {
         let may = self.skip == 0;
         self.skip = self.skip.saturating_sub(chunks);
         may
@@ -218,7 +217,7 @@ fn forget(space: &AddressSpace, chunk: u32) {
 
 /// Whether three quarters of a chunk are in memory; true if the kernel does not report it.
 fn is_filled(space: &AddressSpace, chunk: u32) -> bool {
-    refill::resident(space, chunk) >= CHUNK / 4 * 3
+    small_chunks::resident(space, chunk) >= CHUNK / 4 * 3
 }
 
 /// The thread's CPU time for the first touch of an unused address; `None` if the kernel does not

@@ -1,5 +1,5 @@
-//! The pages of a region: runs of pages, which of them get huge pages, also after a part of them was
-//! returned, and how many mappings that takes.
+//! The pages of a region: runs of pages, which chunks of them get huge pages, and how many mappings
+//! that takes.
 //!
 //! The state of a region lies at the beginning of its slots. Each layer with data per region has a
 //! structure of its own for it, which begins with that of the layer below.
@@ -11,8 +11,9 @@ mod density;
 mod heap;
 mod huge_pages;
 pub mod mapping_budget;
-pub mod refill;
+
 pub mod run;
+pub mod small_chunks;
 
 use core::sync::atomic::AtomicU32;
 

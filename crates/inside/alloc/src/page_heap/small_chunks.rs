@@ -1,11 +1,15 @@
-//! Prevents the kernel from filling returned memory again, and gives chunks that are in use again
-//! their huge page back.
+//! The chunks that have small pages: they get a huge page once they are filled.
 //!
-//! khugepaged replaces the pages of a chunk of 2 MiB by a huge page even if a single one of them is
-//! in memory (`max_ptes_none`, 511 by default; Documentation/admin-guide/mm/transhuge.rst). Memory
-//! that was returned is then taken again, and stays. So a chunk of which an eighth or more is not in
-//! memory after a part was returned is advised to have small pages. It gets a huge page when it is
-//! filled (`MADV_COLLAPSE`). A chunk that was returned as a whole gets its advice back at once,
+//! A chunk of 2 MiB has small pages for one of two reasons. Either the heap did not expect the
+//! program to fill it ([`crate::page_heap::density`]), or a part of it was returned to the kernel.
+//! In the second case, khugepaged would replace its pages by a huge page even if a single one of
+//! them is in memory (`max_ptes_none`, 511 by default; Documentation/admin-guide/mm/transhuge.rst):
+//! memory that was returned would be taken again, and stay. So a chunk of which an eighth or more is
+//! not in memory after a part was returned is advised to have small pages.
+//!
+//! A program may fill such chunks later, for example if it allocates objects first and writes them
+//! afterwards. So a few chunks are measured from time to time, and those that are filled get a huge
+//! page (`MADV_COLLAPSE`). A chunk that was returned as a whole gets its advice back at once,
 //! because khugepaged leaves empty chunks alone.
 
 use core::ops::Range;
@@ -40,26 +44,42 @@ pub fn prepare() {
     });
 }
 
-/// The chunks of a heap that have small pages because they were returned in part. All zeroes: none.
+/// The chunks of a heap that have small pages. All zeroes: none.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub struct Sparse {
+pub struct SmallChunks {
     /// Their number.
     count: u32,
     /// First page of the chunk that is looked at next.
     next: u32,
+    /// Whether one of them was returned in part.
+    returned: bool,
 }
 
-impl Sparse {
+impl SmallChunks {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// Whether one of them was returned in part, so that the program may fill it again.
+    pub fn were_returned(&self) -> bool {
+        self.returned && !self.is_empty()
     }
 
     /// Their number.
     #[cfg(test)]
     pub fn count(&self) -> usize {
         self.count as usize
+    }
+
+    /// Advises a chunk to have small pages.
+    pub fn add(&mut self, space: &AddressSpace, chunk: u32) {
+        let had = advice::of(space, chunk) == Advice::Small;
+        advice::give(space, chunk..chunk + HUGE_PAGES, Advice::Small);
+        // It is not given if it would add too many mappings.
+        let has = advice::of(space, chunk) == Advice::Small;
+        self.count += u32::from(has && !had);
     }
 
     /// Called after these pages were returned to the kernel. `has_small_pages` tells whether the
@@ -73,41 +93,42 @@ impl Sparse {
         let may_be_refilled = |chunk| match advice::of(space, chunk) {
             Advice::Huge => true,
             Advice::Regions => !has_small_pages && UNASKED.get() == Some(&true),
-            Advice::Small | Advice::Sparse => false,
+            Advice::Small => false,
         };
         let first = pages.start & !(HUGE_PAGES - 1);
         for chunk in (first..pages.end).step_by(HUGE_PAGES as usize) {
             let is_whole = pages.start <= chunk && chunk + HUGE_PAGES <= pages.end;
-            if advice::of(space, chunk) == Advice::Sparse {
+            if advice::of(space, chunk) == Advice::Small {
                 if resident(space, chunk) == 0 {
-                    self.restore(space, chunk);
+                    self.remove(space, chunk);
+                } else {
+                    self.returned = true;
                 }
             } else if !is_whole
                 && may_be_refilled(chunk)
                 && (1..SPARSE_BELOW).contains(&resident(space, chunk))
             {
-                advice::give(space, chunk..chunk + HUGE_PAGES, Advice::Sparse);
-                // It is not given if it would add too many mappings.
-                self.count += u32::from(advice::of(space, chunk) == Advice::Sparse);
+                self.add(space, chunk);
+                self.returned = true;
             }
         }
     }
 
-    /// A chunk among these pages that was returned in part and is filled again. It has its advice
-    /// back; pass it to [`collapse`] without the lock. Looks at a few chunks, and at others the next
-    /// time.
+    /// A chunk among these pages that is filled. It is advised to have a huge page; pass it to
+    /// [`collapse`] without the lock. Looks at a few chunks, and at others the next time.
     pub fn take_filled(&mut self, space: &AddressSpace, pages: Range<u32>) -> Option<u32> {
         let mut measured = 0;
-        for _ in 0..LOOKED_AT {
-            if self.is_empty() || measured == MEASURED {
+        let most = MEASURED.min(self.count);
+        for _ in 0..LOOKED_AT.min(pages.len() as u32 / HUGE_PAGES) {
+            if measured == most {
                 break;
             }
             let chunk = self.next.max(pages.start);
             let end = chunk + HUGE_PAGES;
             self.next = if end < pages.end { end } else { pages.start };
-            if advice::of(space, chunk) == Advice::Sparse {
+            if advice::of(space, chunk) == Advice::Small {
                 measured += 1;
-                if resident(space, chunk) >= FULL_FROM && self.restore(space, chunk) {
+                if resident(space, chunk) >= FULL_FROM && self.remove(space, chunk) {
                     return Some(chunk);
                 }
             }
@@ -115,12 +136,15 @@ impl Sparse {
         None
     }
 
-    /// Gives a chunk that was returned in part its advice back; returns whether it has it.
-    fn restore(&mut self, space: &AddressSpace, chunk: u32) -> bool {
+    /// Advises a chunk to have a huge page again; returns whether it had small ones and that was
+    /// possible.
+    fn remove(&mut self, space: &AddressSpace, chunk: u32) -> bool {
+        let had = advice::of(space, chunk) == Advice::Small;
         advice::give(space, chunk..chunk + HUGE_PAGES, Advice::Huge);
-        let is_restored = advice::of(space, chunk) != Advice::Sparse;
-        self.count -= u32::from(is_restored);
-        is_restored
+        let is_removed = had && advice::of(space, chunk) != Advice::Small;
+        self.count -= u32::from(is_removed);
+        self.returned &= !self.is_empty();
+        is_removed
     }
 }
 
