@@ -1,4 +1,5 @@
-/* How many mappings the allocator adds to those of the process. If there are too many, every mmap
+/* The mappings that the allocator adds to those of the process: how many, and which of them are in
+ * core files. If there are too many, every mmap
  * of the process fails, and with it pthread_create and dlopen: see vm.max_map_count in the kernel's
  * Documentation/admin-guide/sysctl/vm.rst. */
 #include "case.h"
@@ -219,6 +220,38 @@ static void a_long_block_is_moved(void) {
   free(block);
 }
 
+/* What a debugger writes into a core file of this process, which includes memory that was never
+ * touched; whether that includes an address. */
+static size_t dumped(void *address, int *includes) {
+  char line[512];
+  uintptr_t start = 0, end = 0, sum = 0;
+  FILE *file = fopen("/proc/self/smaps", "r");
+  if (!file) SKIP("there is no /proc/self/smaps");
+  *includes = 0;
+  while (fgets(line, sizeof line, file)) {
+    uintptr_t from, to;
+    if (sscanf(line, "%lx-%lx ", &from, &to) == 2) start = from, end = to;
+    if (strncmp(line, "VmFlags:", 8) || strstr(line, " dd")) continue;
+    sum += end - start;
+    *includes |= start <= (uintptr_t)address && (uintptr_t)address < end;
+  }
+  fclose(file);
+  return sum;
+}
+
+static void reserved_memory_is_not_in_core_files(void) {
+  int includes;
+  size_t size = 0;
+  for (size_t bytes = 16; bytes <= 100 << 20; bytes *= 4) {
+    unsigned char *block = malloc(bytes);
+    CHECK(block);
+    block[0] = 1;
+    size = dumped(block, &includes);
+    CHECK_AT(includes, bytes, size);
+  }
+  CHECK_AT(size < (size_t)1 << 30, size, 0);
+}
+
 int main(int count, char **arguments) {
   static const struct test_case CASES[] = {
       {"many_growing_blocks", many_growing_blocks},
@@ -228,6 +261,7 @@ int main(int count, char **arguments) {
       {"large_and_small_in_turns", large_and_small_in_turns},
       {"many_blocks", many_blocks},
       {"a_long_block_is_moved", a_long_block_is_moved},
+      {"reserved_memory_is_not_in_core_files", reserved_memory_is_not_in_core_files},
   };
   return run_case(count, arguments, CASES, COUNT(CASES));
 }

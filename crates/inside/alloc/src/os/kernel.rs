@@ -17,10 +17,22 @@ const READ_WRITE: usize = 3;
 const PRIVATE_ANONYMOUS_NORESERVE: usize = 0x2 | 0x20 | 0x4000;
 const MREMAP_MAYMOVE_FIXED_DONTUNMAP: usize = 1 | 2 | 4;
 
+/// Advice on whether debuggers write a range into a core file (`VM_DONTDUMP`; the kernel itself
+/// writes only memory that was touched).
+const DONT_DUMP: usize = 16;
+const DO_DUMP: usize = 17;
+
 /// Reserves address space that must not be touched yet; it counts for no limit but RLIMIT_AS.
+/// Debuggers do not write it into core files, which would take its whole length.
 pub fn reserve(bytes: usize) -> Result<usize, Refused> {
-    // SAFETY: a new private mapping at an address of the kernel's choice.
-    unsafe { call(libc::SYS_mmap, [0, bytes, 0, PRIVATE_ANONYMOUS_NORESERVE, usize::MAX, 0]) }
+    let arguments = [0, bytes, 0, PRIVATE_ANONYMOUS_NORESERVE, usize::MAX, 0];
+    // SAFETY: a new private mapping at an address of the kernel's choice; the advice changes no
+    // contents.
+    unsafe {
+        let start = call(libc::SYS_mmap, arguments)?;
+        let _ = call(libc::SYS_madvise, [start, bytes, DONT_DUMP, 0, 0, 0]);
+        Ok(start)
+    }
 }
 
 /// Returns address space.
@@ -32,13 +44,17 @@ pub unsafe fn unreserve(start: usize, bytes: usize) {
     let _ = unsafe { call(libc::SYS_munmap, [start, bytes, 0, 0, 0, 0]) };
 }
 
-/// Makes reserved space readable and writable.
+/// Makes reserved space readable and writable, and a part of core files.
 ///
 /// # Safety
 /// The range lies in a reservation of ours.
 pub unsafe fn commit(start: usize, bytes: usize) -> Result<(), Refused> {
-    // SAFETY: by contract.
-    unsafe { call(libc::SYS_mprotect, [start, bytes, READ_WRITE, 0, 0, 0]) }.map(drop)
+    // SAFETY: by contract; the advice changes no contents.
+    unsafe {
+        call(libc::SYS_mprotect, [start, bytes, READ_WRITE, 0, 0, 0])?;
+        let _ = call(libc::SYS_madvise, [start, bytes, DO_DUMP, 0, 0, 0]);
+    }
+    Ok(())
 }
 
 /// Makes reserved space readable: zeroes, which take no memory and count for no limit.
