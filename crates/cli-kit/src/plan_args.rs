@@ -10,7 +10,8 @@ use clap::builder::{
 };
 use numapilot_place::settings_journal::Setting;
 use numapilot_place::{
-    AllocatorChoice, MemoryMode, MemoryPolicy, NumaBalancing, Plan, Reach, Thp, ThreadPlacement,
+    AllocatorChoice, MemoryMode, MemoryPolicy, NumaBalancing, PlaceError, Plan, Profile, Reach,
+    Thp, ThreadPlacement,
 };
 
 use crate::terminal::Terminal;
@@ -18,12 +19,20 @@ use crate::terminal::Terminal;
 /// Variables that decide which code runs. If a profile sets one, the user is told.
 const LOADERS: [&str; 4] = ["LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "PATH"];
 
-/// Reads a profile, and prints a notice if it sets a variable that decides which code runs.
+/// Reads the plan of a profile. Prints a notice if it sets a variable that decides which code runs,
+/// and if it was measured on a machine of another topology.
 ///
 /// # Errors
-/// Fails if the profile cannot be used.
-pub fn load_profile(terminal: &Terminal, path: &Path) -> anyhow::Result<Plan> {
-    let plan = Plan::load(path)?;
+/// Fails if the profile cannot be used, and under `strict` if it was measured elsewhere.
+pub fn load_profile(terminal: &Terminal, path: &Path, strict: bool) -> anyhow::Result<Plan> {
+    let Profile { plan, measured } = Profile::load(path)?;
+    if let Some(mut note) = measured.and_then(|measured| measured.differs_here()) {
+        note.subject = format!("profile {}", path.display());
+        if strict {
+            return Err(PlaceError::Strict(vec![note]).into());
+        }
+        terminal.warn(note);
+    }
     for name in LOADERS {
         if let Some(value) = plan.env.get(name) {
             terminal.say(format_args!(
@@ -138,10 +147,11 @@ impl PlanArgs {
     /// that a profile cannot hold, because they are not UTF-8.
     ///
     /// # Errors
-    /// Fails if the profile cannot be used, or if `same` refers to nothing.
-    pub fn plan(self, terminal: &Terminal) -> anyhow::Result<(Plan, Vec<Variable>)> {
+    /// Fails if the profile cannot be used, if `same` refers to nothing, and under `strict` if the
+    /// profile was measured elsewhere.
+    pub fn plan(self, terminal: &Terminal, strict: bool) -> anyhow::Result<(Plan, Vec<Variable>)> {
         let mut plan = match &self.profile {
-            Some(path) => load_profile(terminal, path)?,
+            Some(path) => load_profile(terminal, path, strict)?,
             None => Plan::default(),
         };
         if let Some(text) = self.allocator {

@@ -98,7 +98,38 @@ fn the_best_plan_is_named_and_kept_as_a_profile() {
     let mut run = Command::cargo_bin("numapilot").unwrap();
     run.current_dir(folder.path());
     run.args(["run", "--profile", "numapilot.toml", "--", "sh", "-c", PROGRAM]);
-    run.assert().success().stdout("answer=1\nfigure=80\n");
+    run.assert().success().stdout("answer=1\nfigure=80\n").stderr("");
+}
+
+#[test]
+fn a_profile_that_was_measured_elsewhere_is_reported() {
+    let folder = folder(&[("fast", "FIGURE", "80")]);
+    json(tune(folder.path(), &["fast"], &["--json"]));
+    let file = folder.path().join("numapilot.toml");
+    let profile = fs::read_to_string(&file).unwrap();
+    let table: toml::Table = toml::from_str(&profile).unwrap();
+    let measured = table["measured"].as_table().unwrap();
+    for field in ["processor", "kernel", "numapilot", "command", "date", "metric", "interval"] {
+        assert!(measured.contains_key(field), "{field} is not in\n{profile}");
+    }
+    assert!((measured["ratio"].as_float().unwrap() - 0.8).abs() < 1e-9);
+    let here = measured["topology"].as_str().unwrap();
+    fs::write(&file, profile.replace(here, "0123456789abcdef")).unwrap();
+    let run = |option: &str| {
+        let mut run = Command::cargo_bin("numapilot").unwrap();
+        run.current_dir(folder.path());
+        run.args(["run", option, "--profile=numapilot.toml", "--", "sh", "-c", PROGRAM]);
+        run.assert()
+    };
+    let output =
+        run("--thp=inherit").success().stdout("answer=1\nfigure=80\n").get_output().clone();
+    let warning = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(warning.lines().count(), 1, "{warning}");
+    assert!(warning.contains("warning: profile numapilot.toml: it was measured"), "{warning}");
+    assert!(warning.contains(here) && warning.contains("0123456789abcdef"), "{warning}");
+    let output = run("--strict").failure().code(125).stdout("").get_output().clone();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("numapilot tune"), "{error}");
 }
 
 #[test]

@@ -22,6 +22,7 @@ mod read;
 mod recording;
 pub mod routes;
 mod set;
+mod stable_hash;
 pub mod toml_text;
 
 pub use id::{CpuId, NodeId};
@@ -30,3 +31,4 @@ pub use nodestring::{NodestringError, parse_cpu_nodes, parse_cpus, parse_nodes};
 pub use read::{Extent, ReadError, read, read_extent};
 pub use recording::{Recording, RecordingError};
 pub use set::{CpuSet, IdSet, ListError, NodeSet};
+pub use stable_hash::StableHash;

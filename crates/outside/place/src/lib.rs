@@ -52,7 +52,7 @@ pub use plan::{
     AllocatorChoice, MemoryMode, MemoryPolicy, NumaBalancing, Plan, Thp, ThreadPlacement,
 };
 pub use prepare::{Options, Prepared, find_program, prepare, prepare_targets};
-pub use profile::ProfileError;
+pub use profile::{Measured, Profile, ProfileError};
 pub use running::{Finished, Running, Usage};
 pub use scratch::{
     name_prefix, remove_stale_files, remove_stale_in, scratch_directory, shared_file, shared_memory,

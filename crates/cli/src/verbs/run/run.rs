@@ -17,7 +17,7 @@ impl Args {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         let watch = effects::Watch { verbose: self.verbose, strict: self.strict };
         let (profile, reach) = (self.plan.profile(), self.plan.reach());
-        let (plan, raw) = self.plan.plan(terminal)?;
+        let (plan, raw) = self.plan.plan(terminal, self.strict)?;
         let options = Options { strict: self.strict, ..Options::default() };
         if self.per_node {
             let instances = per_node::prepare(&plan, &raw, reach, &self.command, &options)?;

@@ -56,7 +56,7 @@ impl Args {
         signals: &Supervisor,
     ) -> anyhow::Result<ExitCode> {
         let plan = match &self.profile {
-            Some(path) => load_profile(&output.terminal, path)?,
+            Some(path) => load_profile(&output.terminal, path, false)?,
             None => Plan::default(),
         };
         let prepared = self.prepare(&plan, machine)?;

@@ -15,7 +15,7 @@ pub fn added_plans(
     applies: impl Fn(&Plan) -> Result<(), String>,
 ) -> anyhow::Result<Vec<Plan>> {
     let load = |path: &PathBuf| {
-        let plan = load_profile(terminal, path)?;
+        let plan = load_profile(terminal, path, false)?;
         applies(&plan)
             .map_err(anyhow::Error::msg)
             .with_context(|| format!("--plan {}", path.display()))?;

@@ -10,6 +10,8 @@ use numapilot_cli_kit::date;
 use numapilot_cli_kit::file::{self, Existing};
 use numapilot_cli_kit::terminal::{Terminal, plural};
 use numapilot_place::settings_journal::Holder;
+use numapilot_place::{Measured, Profile};
+use numapilot_topology::{Machine, StableHash};
 use numapilot_tune::report::{PlanFigures, Report};
 
 use super::args::FileArgs;
@@ -76,8 +78,10 @@ impl Outputs {
     ) -> anyhow::Result<Written> {
         let mut written = Written::default();
         if let Some(best) = &report.best {
-            let profile = origin.comment(report, best) + &best.profile.to_profile();
-            file::put(&self.profile, &profile, self.existing)?;
+            let measured = Some(origin.measured(report, best));
+            let profile = Profile { plan: best.profile.clone(), measured };
+            let text = origin.comment(report, best) + &profile.to_text();
+            file::put(&self.profile, &text, self.existing)?;
             written.profile = Some(self.profile.clone());
         } else if self.profile.is_file() {
             written.untouched = Some(self.profile.clone());
@@ -97,6 +101,8 @@ impl Outputs {
 /// What a profile comes from.
 pub struct Origin<'a> {
     pub command: &'a [OsString],
+    /// This host.
+    pub machine: &'a Machine,
     pub held: &'a [Holder],
     /// The emulated machine.
     pub lab: Option<&'a str>,
@@ -109,7 +115,7 @@ impl Origin<'_> {
         let mut lines = vec![format!("Measured by numapilot tune on {} (UTC).", date::today())];
         lines.extend(match self.lab {
             Some(machine) => vec![format!("Machine: {machine}, emulated; times are simulated")],
-            None => this_machine(),
+            None => self.this_machine(),
         });
         lines.extend([
             format!("Command: {}", words.join(" ")),
@@ -121,20 +127,39 @@ impl Origin<'_> {
         lines.extend(self.held.iter().map(|holder| format!("Meanwhile: {holder}")));
         lines.iter().map(|line| format!("# {}\n", line.replace(char::is_control, " "))).collect()
     }
+    /// Where and with what result the winner was measured. On an emulated machine, what this host
+    /// is does not matter.
+    fn measured(&self, report: &Report, best: &PlanFigures) -> Measured {
+        let is_here = self.lab.is_none();
+        let words = self.command.iter().map(|word| word.as_encoded_bytes());
+        Measured {
+            topology: is_here.then(|| self.machine.topology_hash()),
+            emulated: self.lab.map(str::to_owned),
+            processor: self.machine.processor.clone().filter(|_| is_here),
+            kernel: is_here.then(kernel),
+            numapilot: Some(env!("CARGO_PKG_VERSION").to_owned()),
+            command: Some(StableHash::of(words)),
+            date: Some(date::today()),
+            metric: Some(report.metric.clone()),
+            ratio: best.ratio,
+            interval: best.confidence,
+        }
+    }
+
+    /// Lines that describe this host.
+    fn this_machine(&self) -> Vec<String> {
+        let machine = self.machine;
+        let processor = machine.processor.as_deref().unwrap_or(std::env::consts::ARCH);
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        vec![
+            format!("Machine: {}, {}, {processor}", machine.name, plural(cpus, "CPU")),
+            format!("Kernel: Linux {}", kernel()),
+        ]
+    }
 }
 
-/// Lines that describe this host.
-fn this_machine() -> Vec<String> {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-    let cpu = read("/proc/cpuinfo")
-        .lines()
-        .find_map(|line| {
-            Some(line.strip_prefix("model name")?.split_once(':')?.1.trim().to_owned())
-        })
-        .unwrap_or_else(|| std::env::consts::ARCH.to_owned());
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    vec![
-        format!("Machine: {}, {}, {cpu}", read("/proc/sys/kernel/hostname"), plural(cpus, "CPU")),
-        format!("Kernel: Linux {}", read("/proc/sys/kernel/osrelease")),
-    ]
+/// The release of the running kernel.
+fn kernel() -> String {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    release.trim().to_owned()
 }

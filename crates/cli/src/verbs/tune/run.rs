@@ -94,7 +94,12 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let report = Report::new(&setup.space, &setup.settings, &evidence, stop, setup.metric_name());
     // Includes settings that were taken since.
     let held = held_settings();
-    let origin = Origin { command: &args.command, held: &held, lab: args.measure.lab.as_deref() };
+    let origin = Origin {
+        command: &args.command,
+        machine: &setup.machine,
+        held: &held,
+        lab: args.measure.lab.as_deref(),
+    };
     // What hours of measuring have shown is printed even if it cannot be written.
     let (written, unwritten) = match outputs.write(terminal, &report, &origin) {
         Ok(written) => (written, None),

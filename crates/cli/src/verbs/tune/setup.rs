@@ -43,7 +43,8 @@ const EMULATED_NOISE_RUNS: usize = 3;
 
 /// Everything decided before the first run.
 pub struct Setup {
-    machine: Machine,
+    /// This host.
+    pub machine: Machine,
     program: Program,
     judge: Judge,
     metric: Metric,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use numapilot_lab_init::Task;
 use numapilot_place::elf::interpreter;
-use numapilot_place::{AllocatorChoice, Plan, allocators, find_program};
+use numapilot_place::{AllocatorChoice, Profile, allocators, find_program};
 
 use super::OWN_PROGRAMS;
 use crate::image;
@@ -78,8 +78,8 @@ fn allocators_of(arguments: &[OsString]) -> Vec<PathBuf> {
     };
     let named = value_of("allocator").into_iter().map(AllocatorChoice::from);
     let profiles =
-        value_of("profile").into_iter().filter_map(|path| Plan::load(path.as_ref()).ok());
-    let choices = named.chain(profiles.map(|plan| plan.allocator));
+        value_of("profile").into_iter().filter_map(|path| Profile::load(path.as_ref()).ok());
+    let choices = named.chain(profiles.map(|profile| profile.plan.allocator));
     choices.filter_map(|choice| Some(allocators::find(&choice).ok()??.path)).collect()
 }
 

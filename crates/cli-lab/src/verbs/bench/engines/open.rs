@@ -94,7 +94,7 @@ impl Common {
         if arguments.reach() == Reach::All {
             bail!("-a (--all) is an option of run; leave it out");
         }
-        let (plan, raw) = arguments.plan(terminal)?;
+        let (plan, raw) = arguments.plan(terminal, false)?;
         if let Some((name, _)) = raw.first() {
             bail!("--env {}: the variables of an engine must be UTF-8", name.display());
         }

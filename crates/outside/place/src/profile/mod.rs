@@ -1,4 +1,6 @@
-//! Profile files: a plan in TOML, with comments that explain it.
+//! Profile files: a plan in TOML, with comments that explain it, and where it was measured.
+
+mod measured;
 
 use std::fmt::Write;
 use std::fs::File;
@@ -8,7 +10,18 @@ use std::path::{Path, PathBuf};
 use numapilot_topology::toml_text;
 use thiserror::Error;
 
+pub use measured::Measured;
+
 use crate::{Plan, allocators};
+
+/// The content of a profile file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Profile {
+    /// The plan.
+    pub plan: Plan,
+    /// Where it was measured; absent in a profile that was written by hand or by an older version.
+    pub measured: Option<Measured>,
+}
 
 /// Why a profile cannot be used.
 #[derive(Debug, Error)]
@@ -38,7 +51,7 @@ pub enum ProfileError {
 /// Maximum size of a profile, so a wrong path does not fill the memory.
 const MAX_BYTES: u64 = 1 << 20;
 
-impl Plan {
+impl Profile {
     /// Reads a profile.
     ///
     /// # Errors
@@ -54,22 +67,34 @@ impl Plan {
                 format!("a file of more than {MAX_BYTES} bytes is not a profile"),
             )));
         }
-        Self::from_profile(&text, path)
+        Self::parse(&text, path)
     }
 
     /// Parses the text of a profile. `path` is for the error.
     ///
     /// # Errors
     /// [`ProfileError::Content`].
-    pub fn from_profile(text: &str, path: &Path) -> Result<Self, ProfileError> {
-        toml_text::parse(text).map_err(|error| ProfileError::Content {
-            path: path.to_owned(),
-            line: error.line,
-            message: error.message,
-            remedy: "the names and values are in the manual, page `profiles`",
-        })
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ProfileError> {
+        match toml_text::parse_with(text, "measured") {
+            Ok((plan, measured)) => Ok(Self { plan, measured }),
+            Err(error) => Err(ProfileError::Content {
+                path: path.to_owned(),
+                line: error.line,
+                message: error.message,
+                remedy: "the names and values are in the manual, page `profiles`",
+            }),
+        }
     }
 
+    /// Writes the plan as [`Plan::to_profile`] does, and where it was measured.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let measured = self.measured.as_ref().map(Measured::to_text);
+        self.plan.to_profile() + &measured.unwrap_or_default()
+    }
+}
+
+impl Plan {
     /// Writes the plan as a profile with a comment for every field. Fields that are not set are
     /// comments.
     #[must_use]
@@ -185,18 +210,17 @@ mod tests {
 
     #[test]
     fn errors_name_file_and_line() {
-        let error =
-            |text: &str| Plan::from_profile(text, Path::new("p.toml")).unwrap_err().to_string();
+        let error = |text: &str| Profile::parse(text, Path::new("p.toml")).unwrap_err().to_string();
         let text = error("allocator = \"jemalloc\"\nthp = \"sometimes\"\n");
         assert!(text.starts_with("profile p.toml, line 2: "), "{text}");
         assert!(text.contains("sometimes") && text.contains("`never`"), "{text}");
         let text = error("\n\nalocator = \"x\"\n");
         assert!(text.contains("line 3") && text.contains("allocator"), "{text}");
         assert!(error("[memory\n").contains("line 1"));
-        let missing = Plan::load(Path::new("/nonexistent/p.toml")).unwrap_err().to_string();
+        let missing = Profile::load(Path::new("/nonexistent/p.toml")).unwrap_err().to_string();
         assert!(missing.contains("/nonexistent/p.toml"), "{missing}");
         assert!(matches!(
-            Plan::load(Path::new("/dev/zero")),
+            Profile::load(Path::new("/dev/zero")),
             Err(ProfileError::File { source, .. }) if source.kind() == io::ErrorKind::FileTooLarge
         ));
     }
@@ -213,11 +237,53 @@ nodes = "0,2"
 
 [env]
 MALLOC_CONF = "narenas:4"
+
+[measured]
+topology = "0123456789abcdef"
+processor = "Model X"
+kernel = "6.18.0"
+numapilot = "0.1.0"
+command = "fedcba9876543210"
+date = "2026-01-31"
+metric = "wall time"
+ratio = 0.8125
+interval = [0.79, 0.84]
 "#;
 
     #[test]
     fn the_profile_that_is_damaged_is_whole_before() {
-        Plan::from_profile(PROFILE, Path::new("p")).unwrap();
+        Profile::parse(PROFILE, Path::new("p")).unwrap();
+    }
+
+    #[test]
+    fn where_it_was_measured_is_written_as_it_was_read() {
+        let profile = Profile::parse(PROFILE, Path::new("p")).unwrap();
+        assert!(
+            profile
+                .to_text()
+                .ends_with(PROFILE.split("[env]\n").nth(1).unwrap().split_once("\n\n").unwrap().1)
+        );
+        assert_eq!(Profile::parse(&profile.to_text(), Path::new("p")).unwrap(), profile);
+        // A record of a later version.
+        let later = Profile::parse("[measured]\nhost = \"a\"\n", Path::new("p")).unwrap();
+        assert_eq!(later.measured, Some(Measured::default()));
+    }
+
+    #[test]
+    fn absurd_figures_are_refused_with_their_line() {
+        for wrong in [
+            "ratio = -1.0",
+            "ratio = nan",
+            "ratio = \"x\"",
+            "interval = [2.0, 1.0]",
+            "interval = [1.0]",
+            "topology = \"zz\"",
+            "command = 3",
+        ] {
+            let text = format!("thp = \"never\"\n[measured]\n{wrong}\n");
+            let error = Profile::parse(&text, Path::new("p")).unwrap_err().to_string();
+            assert!(error.starts_with("profile p, line 3: "), "{wrong}: {error}");
+        }
     }
 
     fn plans() -> impl Strategy<Value = Plan> {
@@ -246,16 +312,17 @@ MALLOC_CONF = "narenas:4"
         #[test]
         fn what_is_written_is_read_back(plan in plans()) {
             let text = plan.to_profile();
-            let again = Plan::from_profile(&text, Path::new("p")).map_err(|e| {
+            let again = Profile::parse(&text, Path::new("p")).map_err(|e| {
                 TestCaseError::fail(format!("{e}\n{text}"))
             })?;
-            prop_assert_eq!(again, plan);
+            prop_assert_eq!(again, Profile { plan, measured: None });
         }
 
         #[test]
         fn a_damaged_profile_is_read_or_refused(text in damaged(PROFILE)) {
-            if let Ok(plan) = Plan::from_profile(&text, Path::new("p")) {
-                prop_assert_eq!(Plan::from_profile(&plan.to_profile(), Path::new("p")).unwrap(), plan);
+            if let Ok(profile) = Profile::parse(&text, Path::new("p")) {
+                let again = Profile::parse(&profile.to_text(), Path::new("p")).unwrap();
+                prop_assert_eq!(again.to_text(), profile.to_text());
             }
         }
     }
