@@ -13,8 +13,10 @@ use crate::elsewhere;
 mod balance;
 mod cores;
 mod doctor;
+mod launchers;
 mod man;
 mod processes;
+mod profile;
 mod restore;
 mod run;
 mod stat;
@@ -31,6 +33,8 @@ pub enum Verb {
     Doctor(Deferred<doctor::Args>),
     /// Run a program under a plan.
     Run(Deferred<run::Args>),
+    /// Show, check or export a profile.
+    Profile(Deferred<profile::Args>),
     /// Put back machine-wide settings that a killed run left changed.
     Restore(Deferred<restore::Args>),
     /// Measure plans against each other and keep the best.
@@ -69,6 +73,7 @@ impl Verb {
             Self::Topo(Deferred(args)) => args.run(terminal),
             Self::Doctor(Deferred(args)) => args.run(terminal),
             Self::Run(Deferred(args)) => args.run(terminal),
+            Self::Profile(Deferred(args)) => args.run(terminal),
             Self::Restore(Deferred(args)) => args.run(terminal),
             Self::Tune(Deferred(args)) => args.run(terminal),
             Self::Stat(Deferred(args)) => args.run(terminal),
@@ -90,9 +95,12 @@ impl Verb {
             }
             // A run and a search report themselves what another one holds; the others measure
             // nothing.
-            Self::Run(_) | Self::Tune(_) | Self::Topo(_) | Self::Completions(_) | Self::Man(_) => {
-                Some(Settle::Dead)
-            }
+            Self::Run(_)
+            | Self::Profile(_)
+            | Self::Tune(_)
+            | Self::Topo(_)
+            | Self::Completions(_)
+            | Self::Man(_) => Some(Settle::Dead),
             // `restore` reports its work itself, and numapilot-lab has its own checks.
             Self::Restore(_) | Self::Lab | Self::Bench | Self::Study => None,
         }

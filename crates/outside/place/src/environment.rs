@@ -12,7 +12,11 @@ use crate::allocators::HugePages;
 
 /// The variables that differ from those of this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Environment(BTreeMap<OsString, OsString>);
+pub(crate) struct Environment {
+    own: BTreeMap<OsString, OsString>,
+    /// Whether the program gets nothing from this process.
+    is_alone: bool,
+}
 
 impl Environment {
     /// The plan's own variables.
@@ -22,27 +26,39 @@ impl Environment {
                 return Err(PlaceError::Variable(name.escape_debug().to_string()));
             }
         }
-        Ok(Self(variables.iter().map(|(k, v)| (k.into(), v.into())).collect()))
+        let own = variables.iter().map(|(k, v)| (k.into(), v.into())).collect();
+        Ok(Self { own, is_alone: false })
+    }
+
+    /// The same for a program that is started elsewhere: it does not inherit the variables of this
+    /// process.
+    pub fn alone(variables: &BTreeMap<String, String>) -> Result<Self, PlaceError> {
+        Ok(Self { is_alone: true, ..Self::new(variables)? })
+    }
+
+    fn inherited(&self, name: &OsStr) -> Option<OsString> {
+        env::var_os(name).filter(|_| !self.is_alone)
     }
 
     /// The value in the program.
     pub fn get(&self, name: &str) -> Option<OsString> {
-        self.0.get(OsStr::new(name)).cloned().or_else(|| env::var_os(name))
+        let name = OsStr::new(name);
+        self.own.get(name).cloned().or_else(|| self.inherited(name))
     }
 
     /// The value in the program, if it differs from that of this process.
     pub fn changed(&self, name: &str) -> Option<&OsStr> {
-        self.0.get(OsStr::new(name)).map(OsString::as_os_str)
+        self.own.get(OsStr::new(name)).map(OsString::as_os_str)
     }
 
     /// Whether the program has the variable.
     pub fn has(&self, name: &OsStr) -> bool {
-        self.0.contains_key(name) || env::var_os(name).is_some()
+        self.own.contains_key(name) || self.inherited(name).is_some()
     }
 
     /// Sets a variable.
     pub fn set(&mut self, name: &str, value: impl Into<OsString>) {
-        self.0.insert(name.into(), value.into());
+        self.own.insert(name.into(), value.into());
     }
 
     /// Sets a variable of the user, which may have any bytes.
@@ -53,19 +69,19 @@ impl Environment {
         }
         let mut whole = OsString::new();
         if name == "LD_PRELOAD"
-            && let Some(ours) = self.0.get(name)
+            && let Some(ours) = self.own.get(name)
         {
             whole.push(ours);
             whole.push(":");
         }
         whole.push(value);
-        self.0.insert(name.to_owned(), whole);
+        self.own.insert(name.to_owned(), whole);
         Ok(())
     }
 
     /// The variables to set for the program.
     pub fn changes(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
-        self.0.iter().map(|(k, v)| (k.as_os_str(), v.as_os_str()))
+        self.own.iter().map(|(k, v)| (k.as_os_str(), v.as_os_str()))
     }
 
     /// Adds a library before those that are preloaded already.

@@ -20,6 +20,8 @@ pub mod effect;
 pub mod elf;
 mod environment;
 mod error;
+mod explain;
+pub mod export;
 pub mod guard;
 pub mod huge_pages;
 mod locked_directory;

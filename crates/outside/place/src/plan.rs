@@ -160,18 +160,26 @@ impl MemoryMode {
     }
 }
 
-/// Defines the names of an enum in profiles and options.
+/// Defines the names of an enum in profiles and options, each with its meaning in a few words.
 macro_rules! names {
-    ($type:ident: $($variant:ident = $name:literal),+ $(,)?) => {
+    ($type:ident: $($variant:ident = $name:literal, $meaning:literal;)+) => {
         impl $type {
             /// Every choice, in the order in which they are listed to the user.
-            pub const ALL: &[Self] = &[$(Self::$variant),+];
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
             /// Its name in profiles and options.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name),+
+                }
+            }
+
+            /// Its meaning, in words that can follow the name in parentheses.
+            #[must_use]
+            pub fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $meaning),+
                 }
             }
 
@@ -184,18 +192,33 @@ macro_rules! names {
     };
 }
 
-names!(ThreadPlacement: None = "none", Sparse = "sparse", Dense = "dense");
-names!(Thp: Inherit = "inherit", Always = "always", Never = "never");
-names!(NumaBalancing: Inherit = "inherit", On = "on", Off = "off");
+names!(
+    ThreadPlacement:
+    None = "none", "the scheduler decides";
+    Sparse = "sparse", "one per node in turn: bandwidth and caches of all nodes";
+    Dense = "dense", "a node is filled before the next: near each other";
+);
+names!(
+    Thp:
+    Inherit = "inherit", "as the machine is set";
+    Always = "always", "wherever they fit";
+    Never = "never", "none for this program";
+);
+names!(
+    NumaBalancing:
+    Inherit = "inherit", "as the machine is set";
+    On = "on", "machine-wide, needs root";
+    Off = "off", "for this program, by an explicit policy";
+);
 names!(
     MemoryMode:
-    Inherit = "inherit",
-    Local = "local",
-    Interleave = "interleave",
-    WeightedInterleave = "weighted-interleave",
-    Bind = "bind",
-    Preferred = "preferred",
-    PreferredMany = "preferred-many",
+    Inherit = "inherit", "as the parent's policy";
+    Local = "local", "node of the touching CPU";
+    Interleave = "interleave", "in turn";
+    WeightedInterleave = "weighted-interleave", "in turn, by the kernel's weights";
+    Bind = "bind", "only these nodes";
+    Preferred = "preferred", "one node first";
+    PreferredMany = "preferred-many", "these nodes first";
 );
 
 /// Writes one line for the user: `jemalloc, interleave all, thp never`, or `default` for a plan

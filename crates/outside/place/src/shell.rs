@@ -28,39 +28,16 @@ impl Prepared {
             let comment = format!("# before it starts: prctl(PR_SET_THP_DISABLE, {disable})\n");
             text.extend(comment.into_bytes());
         }
-        let words = self.placement_words().into_iter().chain(self.environment_words());
+        let cpus = self.steps.cpus.as_ref().map(|words| CpuSet::from_words(words));
+        let memory = self.steps.memory.as_ref();
+        let memory = memory.map(|(mode, flags, nodes)| (*mode, *flags, NodeSet::from_words(nodes)));
+        let memory = memory.as_ref().map(|(mode, flags, nodes)| (*mode, *flags, nodes));
+        let words = placement_words(cpus.as_ref(), memory).into_iter().map(OsString::from);
+        let words = words.chain(self.environment_words());
         let words: Vec<Vec<u8>> =
             words.chain(self.words.iter().cloned()).map(|word| quote(&word)).collect();
         text.extend(words.join(&b' '));
         OsString::from_vec(text)
-    }
-
-    fn placement_words(&self) -> Vec<OsString> {
-        let cpus = self.steps.cpus.as_ref().map(|words| CpuSet::from_words(words).to_string());
-        let Some((mode, flags, nodes)) = &self.steps.memory else {
-            return match cpus {
-                Some(cpus) => vec!["taskset".into(), "-c".into(), cpus.into()],
-                None => Vec::new(),
-            };
-        };
-        let nodes = NodeSet::from_words(nodes);
-        let mut words: Vec<OsString> = vec!["numactl".into()];
-        words.extend(cpus.map(|cpus| format!("--physcpubind={cpus}").into()));
-        if flags & mempolicy::F_NUMA_BALANCING != 0 {
-            words.push("--balancing".into());
-        }
-        words.push(
-            match mode {
-                Mode::Default | Mode::Local => "--localalloc".to_owned(),
-                Mode::Preferred => format!("--preferred={nodes}"),
-                Mode::Bind => format!("--membind={nodes}"),
-                Mode::Interleave => format!("--interleave={nodes}"),
-                Mode::PreferredMany => format!("--preferred-many={nodes}"),
-                Mode::WeightedInterleave => format!("--weighted-interleave={nodes}"),
-            }
-            .into(),
-        );
-        words
     }
 
     fn environment_words(&self) -> Vec<OsString> {
@@ -76,6 +53,38 @@ impl Prepared {
         }
         words
     }
+}
+
+/// The words of numactl(8), or of taskset(1) if only CPUs are set.
+pub(crate) fn placement_words(
+    cpus: Option<&CpuSet>,
+    memory: Option<(Mode, i32, &NodeSet)>,
+) -> Vec<String> {
+    let Some((mode, flags, nodes)) = memory else {
+        return match cpus {
+            Some(cpus) => vec!["taskset".to_owned(), "-c".to_owned(), cpus.to_string()],
+            None => Vec::new(),
+        };
+    };
+    let mut words = vec!["numactl".to_owned()];
+    words.extend(cpus.map(|cpus| format!("--physcpubind={cpus}")));
+    if flags & mempolicy::F_NUMA_BALANCING != 0 {
+        words.push("--balancing".to_owned());
+    }
+    words.push(match mode {
+        Mode::Default | Mode::Local => "--localalloc".to_owned(),
+        Mode::Preferred => format!("--preferred={nodes}"),
+        Mode::Bind => format!("--membind={nodes}"),
+        Mode::Interleave => format!("--interleave={nodes}"),
+        Mode::PreferredMany => format!("--preferred-many={nodes}"),
+        Mode::WeightedInterleave => format!("--weighted-interleave={nodes}"),
+    });
+    words
+}
+
+/// As [`quote`], for a word that is text.
+pub(crate) fn quoted(word: &str) -> String {
+    String::from_utf8_lossy(&quote(OsStr::new(word))).into_owned()
 }
 
 /// Quotes a word for shells. A word with control characters or bytes that are not UTF-8 is written

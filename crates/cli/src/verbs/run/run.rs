@@ -11,13 +11,17 @@ use numapilot_sys::mark;
 use super::args::Args;
 use super::notices::{announce, finish};
 use super::{effects, per_node};
-use crate::verbs::processes;
+use crate::verbs::{launchers, processes};
 
 impl Args {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         let watch = effects::Watch { verbose: self.verbose, strict: self.strict };
         let (profile, reach) = (self.plan.profile(), self.plan.reach());
         let (plan, raw) = self.plan.plan(terminal, self.strict)?;
+        if plan != Plan::default() {
+            let run = launchers::run_line(profile.as_ref().map(|(path, _)| path.as_path()));
+            launchers::check(terminal, &self.command, &run, self.strict)?;
+        }
         let options = Options { strict: self.strict, ..Options::default() };
         if self.per_node {
             let instances = per_node::prepare(&plan, &raw, reach, &self.command, &options)?;

@@ -17,8 +17,8 @@ use super::args::Args;
 use super::events;
 use super::output::{Form, Output, Report};
 use super::watch::{Watch, Watched};
-use crate::verbs::processes;
 use crate::verbs::run::announce;
+use crate::verbs::{launchers, processes};
 
 impl Args {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
@@ -63,6 +63,8 @@ impl Args {
         // If a filter refuses this, processes that become daemons are not seen.
         let _ = prctl::adopt_orphans();
         if let Some(path) = &self.profile {
+            let run = launchers::run_line(Some(path));
+            launchers::check(&output.terminal, &self.command, &run, false)?;
             announce(&output.terminal, path.display(), &prepared, &[]);
         }
         for note in &prepared.notes {

@@ -22,7 +22,7 @@ use super::progress::Progress;
 use super::setup::Setup;
 use super::text;
 use super::written::Written;
-use crate::verbs::processes;
+use crate::verbs::{launchers, processes};
 
 /// Runs `numapilot tune`.
 pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
@@ -45,6 +45,7 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         Ok(setup) => setup,
         Err(error) => return launch_error(terminal, &args.command, error),
     };
+    launchers::check(terminal, &args.command, "numapilot tune -- COMMAND", false)?;
     let interrupted = interruption::flag()?;
     // Guests leave no process on this host, and run side by side: whoever adopts orphans must have
     // one child at a time, or takes one guest for an orphan of another.

@@ -12,7 +12,7 @@ use thiserror::Error;
 
 pub use measured::Measured;
 
-use crate::{Plan, allocators};
+use crate::{MemoryMode, NumaBalancing, Plan, Thp, ThreadPlacement, allocators};
 
 /// The content of a profile file.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -116,8 +116,12 @@ impl Plan {
         );
         field(
             &mut text,
-            "Threads: \"none\" (the scheduler decides), \"sparse\" (one per node in turn: bandwidth\n\
-             and caches of all nodes), \"dense\" (a node is filled before the next: near each other).",
+            &choices(
+                "Threads",
+                ThreadPlacement::ALL,
+                ThreadPlacement::name,
+                ThreadPlacement::meaning,
+            ),
             "threads",
             Some(self.threads.name()),
         );
@@ -130,23 +134,30 @@ impl Plan {
         field(&mut text, "CPUs on which it may run: as above.", "cpus", self.cpus.as_deref());
         field(
             &mut text,
-            "Transparent huge pages: \"inherit\" (as the machine is set), \"always\", \"never\".",
+            &choices("Transparent huge pages", Thp::ALL, Thp::name, Thp::meaning),
             "thp",
             Some(self.thp.name()),
         );
         field(
             &mut text,
-            "Automatic NUMA balancing: \"inherit\", \"on\" (machine-wide, needs root), \"off\" (for this\n\
-             program, by an explicit policy).",
+            &choices(
+                "Automatic NUMA balancing",
+                NumaBalancing::ALL,
+                NumaBalancing::name,
+                NumaBalancing::meaning,
+            ),
             "numa-balancing",
             Some(self.numa_balancing.name()),
         );
         text.push_str("\n[memory]\n");
         field(
             &mut text,
-            "Where pages come from: \"inherit\", \"local\" (node of the touching CPU), \"interleave\"\n\
-             (in turn), \"weighted-interleave\" (in turn, by the kernel's weights), \"bind\" (only these\n\
-             nodes), \"preferred\" (one node first), \"preferred-many\" (these nodes first).",
+            &choices(
+                "Where pages come from",
+                MemoryMode::ALL,
+                MemoryMode::name,
+                MemoryMode::meaning,
+            ),
             "mode",
             Some(self.memory.mode.name()),
         );
@@ -182,6 +193,27 @@ fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
+/// A comment that lists all choices of a field, in lines of readable length.
+fn choices<T: Copy>(
+    subject: &str,
+    all: &[T],
+    name: fn(T) -> &'static str,
+    meaning: fn(T) -> &'static str,
+) -> String {
+    const WIDTH: usize = 94;
+    let all: Vec<String> =
+        all.iter().map(|choice| format!("\"{}\" ({})", name(*choice), meaning(*choice))).collect();
+    let mut comment = format!("{subject}:");
+    let mut column = comment.len();
+    for word in format!("{}.", all.join(", ")).split(' ') {
+        let begins = column + 1 + word.len() > WIDTH;
+        comment.push(if begins { '\n' } else { ' ' });
+        comment.push_str(word);
+        column = if begins { word.len() } else { column + 1 + word.len() };
+    }
+    comment
+}
+
 /// Breaks a list into lines of readable length.
 fn wrap(words: &[&str]) -> String {
     let lines: Vec<String> = words.chunks(6).map(|line| line.join(", ")).collect();
@@ -194,7 +226,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{AllocatorChoice, MemoryMode, MemoryPolicy, NumaBalancing, Thp, ThreadPlacement};
+    use crate::{AllocatorChoice, MemoryPolicy};
 
     #[test]
     fn a_profile_explains_itself() {

@@ -68,6 +68,12 @@ impl Placement {
         }
     }
 
+    /// The placement of a program that is not known yet and can load the library, if there is one.
+    #[must_use]
+    pub(crate) fn with_library(order: Vec<CpuId>, library: Option<&Path>) -> Self {
+        Self { order, library: library.map(Path::to_owned), obstacle: None }
+    }
+
     /// The CPUs in the order in which threads take them.
     #[must_use]
     pub fn order(&self) -> &[CpuId] {

@@ -1,0 +1,8 @@
+//! `numapilot profile check FILE`: starts a small program under the plan and reads back what took
+//! effect in it.
+
+mod outcome;
+mod run;
+mod text;
+
+pub use run::run;

@@ -1,0 +1,51 @@
+//! A shell script that sets the variables and becomes the command in its arguments.
+//!
+//! Source: bash(1); `$'...'` in a value needs bash, zsh, ksh or POSIX.1-2024.
+
+use super::numactl::Numactl;
+use super::setting::Inside;
+use super::{Answer, Format, Version};
+use crate::shell::quoted;
+
+/// The lines of the script.
+pub(super) struct Shell {
+    numactl: Numactl,
+    variables: Vec<String>,
+}
+
+impl Shell {
+    pub fn new(version: Option<Version>) -> Self {
+        Self { numactl: Numactl::new(version), variables: Vec::new() }
+    }
+}
+
+impl Format for Shell {
+    fn program(&self) -> Option<&'static str> {
+        self.numactl.program()
+    }
+
+    fn add(&mut self, inside: &Inside) -> Answer {
+        match inside {
+            Inside::Variable(name, value) if super::is_identifier(name) => {
+                self.variables.push(format!("{name}={}", quoted(value)));
+                Answer::Written
+            }
+            Inside::Variable(..) => Answer::Cannot(super::NO_IDENTIFIER.to_owned()),
+            inside => self.numactl.place(inside),
+        }
+    }
+
+    fn instead(&self) -> &'static str {
+        self.numactl.instead()
+    }
+
+    fn finish(&self, comments: &str) -> String {
+        let exports: String =
+            self.variables.iter().map(|variable| format!("export {variable}\n")).collect();
+        let words: String = self.numactl.words().iter().map(|word| format!("{word} ")).collect();
+        format!(
+            "#!/bin/bash\n{comments}# Use: bash THIS COMMAND ARGUMENT...\n{exports}\
+             exec {words}\"$@\"\n"
+        )
+    }
+}
