@@ -1,8 +1,8 @@
 //! Plans, and starting programs under them.
 //!
 //! A [`Plan`] states which allocator, thread placement, memory policy, page size and kernel
-//! settings a program gets. `run` applies it, `tune` searches for the best one, and a profile file
-//! stores it.
+//! settings a program gets. `run` applies it, `tune` searches for the best one, a profile file
+//! stores it, and `export` writes it for other launchers.
 //!
 //! ```text
 //!  Plan --Targets::of(machine)--> CPUs, nodes --prepare--> Prepared --spawn--> Running

@@ -45,7 +45,7 @@ fn origin(measured: &Measured) -> Vec<String> {
     lines.extend(measured.command.map(|hash| format!("command: one with the hash {hash}")));
     if let Some(topology) = measured.topology {
         lines.push(match measured.differs_here() {
-            None => format!("topology: {topology}, the one of this machine"),
+            None => format!("topology: {topology}, that of this machine"),
             Some(note) => format!("topology: {note}"),
         });
     }

@@ -141,8 +141,8 @@ impl Origin<'_> {
             command: Some(StableHash::of(words)),
             date: Some(date::today()),
             metric: Some(report.metric.clone()),
-            ratio: best.ratio,
-            interval: best.confidence,
+            ratio: best.ratio.map(rounded),
+            interval: best.confidence.map(|bounds| bounds.map(rounded)),
         }
     }
 
@@ -156,6 +156,11 @@ impl Origin<'_> {
             format!("Kernel: Linux {}", kernel()),
         ]
     }
+}
+
+/// Rounds to four significant digits.
+fn rounded(ratio: f64) -> f64 {
+    format!("{ratio:.3e}").parse().unwrap_or(ratio)
 }
 
 /// The release of the running kernel.

@@ -60,6 +60,15 @@ mod tests {
         let mut out = Vec::new();
         write(&mut out, &outcomes, 30).unwrap();
         let text = anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string();
-        insta::assert_snapshot!(text, @"");
+        insta::assert_snapshot!(text, @r"
+        wanted       in effect
+        thp never    yes: THP_enabled: 0
+        allocator x  no
+          why: it is linked without
+               the loader\x1b
+          fix: link it again
+        threads      unknown
+          why: it ended
+        ");
     }
 }
