@@ -255,6 +255,44 @@ fn variable(text: &OsStr) -> Result<Variable, String> {
 mod tests {
     use super::*;
 
+    /// A command line with nothing but a plan.
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        plan: PlanArgs,
+    }
+
+    #[test]
+    fn the_options_of_a_plan_make_it() {
+        let plans = [
+            Plan::default(),
+            Plan {
+                allocator: AllocatorChoice::Path("/x y/liba.so".into()),
+                threads: ThreadPlacement::Dense,
+                cpu_nodes: Some("!0".into()),
+                cpus: Some("0-3,8".into()),
+                thp: Thp::Always,
+                numa_balancing: NumaBalancing::On,
+                env: [("A", "b=c"), ("B", ""), ("C", "-x 'y'\n")]
+                    .map(|(k, v)| (k.to_owned(), v.to_owned()))
+                    .into(),
+                ..Plan::default()
+            },
+        ];
+        let modes = MemoryMode::ALL.iter().map(|mode| {
+            let nodes = if mode.needs_nodes() { "!0,2".to_owned() } else { String::new() };
+            let memory = MemoryPolicy { mode: *mode, nodes, balancing: mode.needs_nodes() };
+            Plan { memory, ..Plan::default() }
+        });
+        for plan in modes.chain(plans) {
+            let words = std::iter::once("x".to_owned()).chain(plan.options());
+            let line = <Line as clap::Parser>::try_parse_from(words).unwrap();
+            let terminal = Terminal::new(crate::terminal::ColorChoice::Never);
+            let (again, raw) = line.plan.plan(&terminal, false).unwrap();
+            assert_eq!((again, raw), (plan, Vec::new()));
+        }
+    }
+
     #[test]
     fn same_is_what_the_other_option_has() {
         let both = |nodes: &str, other: Option<&str>| {

@@ -20,18 +20,17 @@ const KNOWN: [&str; 9] = [
     "systemd-run",
 ];
 
-/// Warns if the command is such a launcher; `behind` is the command line of numapilot that belongs
-/// behind it.
+/// Warns if the command is such a launcher. `remedy` gets its name.
 ///
 /// # Errors
 /// Under `strict`, the warning is an error.
 pub fn check(
     terminal: &Terminal,
     command: &[OsString],
-    behind: &str,
+    remedy: impl FnOnce(&str) -> String,
     strict: bool,
 ) -> Result<(), PlaceError> {
-    match note(command, behind) {
+    match note(command, remedy) {
         Some(note) if strict => Err(PlaceError::Strict(vec![note])),
         Some(note) => {
             terminal.warn(note);
@@ -41,22 +40,26 @@ pub fn check(
     }
 }
 
-/// The command line that makes a plan, which is in a profile or in options.
-pub fn run_line(profile: Option<&Path>) -> String {
-    match profile {
-        Some(path) => format!("numapilot run --profile {} -- COMMAND", path.display()),
-        None => "numapilot run OPTIONS -- COMMAND".to_owned(),
-    }
+/// The remedy for a plan that is in a profile or in options.
+pub fn behind(launcher: &str, profile: Option<&Path>) -> String {
+    let plan = match profile {
+        Some(path) => format!("--profile {}", path.display()),
+        None => "OPTIONS".to_owned(),
+    };
+    format!(
+        "put numapilot behind it: {launcher} ... numapilot run {plan} -- COMMAND; or give \
+         --via '{launcher} ... {{}}'"
+    )
 }
 
-fn note(command: &[OsString], behind: &str) -> Option<Note> {
+fn note(command: &[OsString], remedy: impl FnOnce(&str) -> String) -> Option<Note> {
     let name = Path::new(command.first()?).file_name()?.to_str()?;
     let launcher = KNOWN.iter().find(|known| **known == name)?;
     Some(Note::new(
         *launcher,
         "it starts the program elsewhere (on another machine, or by a daemon), where the plan does \
          not reach",
-        format!("put numapilot behind it: {launcher} ... {behind}"),
+        remedy(launcher),
     ))
 }
 
@@ -66,9 +69,11 @@ mod tests {
 
     #[test]
     fn launchers_are_known_by_their_file_name() {
-        let note = |word: &str| note(&[OsString::from(word)], &run_line(Some(Path::new("p.toml"))));
+        let remedy = |launcher: &str| behind(launcher, Some(Path::new("p.toml")));
+        let note = |word: &str| note(&[OsString::from(word)], remedy);
         let text = note("/usr/bin/srun").unwrap().to_string();
-        assert!(text.ends_with("srun ... numapilot run --profile p.toml -- COMMAND"), "{text}");
+        assert!(text.contains("srun ... numapilot run --profile p.toml -- COMMAND"), "{text}");
+        assert!(text.ends_with("--via 'srun ... {}'"), "{text}");
         for known in KNOWN {
             assert!(note(known).is_some());
         }

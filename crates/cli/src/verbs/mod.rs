@@ -10,6 +10,7 @@ use numapilot_cli_kit::terminal::Terminal;
 
 use crate::elsewhere;
 
+mod attestations;
 mod balance;
 mod cores;
 mod doctor;

@@ -22,7 +22,8 @@ fn a_plan_that_stays_on_this_side_is_reported() {
     assert_eq!(warning.len(), 1, "{warning:?}");
     assert!(warning[0].contains("warning: srun: "), "{warning:?}");
     let remedy = "srun ... numapilot run --profile p.toml -- COMMAND";
-    assert!(warning[0].ends_with(remedy), "{warning:?}");
+    assert!(warning[0].contains(remedy), "{warning:?}");
+    assert!(warning[0].ends_with("--via 'srun ... {}'"), "{warning:?}");
     let strict = failure(folder.path(), &["run", "--strict", "--thp=never", "--", "./srun", "ran"]);
     assert!(strict.contains("srun ... numapilot run OPTIONS -- COMMAND"), "{strict}");
     // Without a plan, nothing is lost.
@@ -51,6 +52,10 @@ fn a_search_that_cannot_reach_the_program_is_reported() {
         ],
     );
     let text = err(&output);
-    assert!(text.contains("warning: mpirun: ") && text.contains("numapilot tune -- "), "{text}");
+    assert!(
+        text.contains("warning: mpirun: ")
+            && text.contains("numapilot tune --via 'mpirun ... {}' -- COMMAND"),
+        "{text}"
+    );
     success(folder.path(), &["profile", "show", "p.toml"]);
 }

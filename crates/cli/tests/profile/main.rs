@@ -4,6 +4,7 @@
 
 mod launchers;
 mod targets;
+mod via;
 
 use std::fs;
 use std::path::{Path, PathBuf};

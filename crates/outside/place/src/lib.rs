@@ -27,6 +27,7 @@ pub mod huge_pages;
 mod locked_directory;
 mod managed;
 mod note;
+mod options;
 mod own_program;
 mod pid_namespace;
 pub mod plan;
@@ -40,6 +41,7 @@ mod shell;
 mod supervise;
 mod targets;
 pub mod threads;
+pub mod via;
 
 pub use denial::Denial;
 pub use devices::DeviceError;

@@ -89,7 +89,7 @@ pub(crate) fn quoted(word: &str) -> String {
 
 /// Quotes a word for shells. A word with control characters or bytes that are not UTF-8 is written
 /// as `$'\xff'`, which bash, zsh, ksh and POSIX.1-2024 support.
-fn quote(word: &OsStr) -> Vec<u8> {
+pub(crate) fn quote(word: &OsStr) -> Vec<u8> {
     let bytes = word.as_bytes();
     let is_plain = |b: &u8| b.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(b);
     if !bytes.is_empty() && bytes.iter().all(is_plain) {

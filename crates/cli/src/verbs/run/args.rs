@@ -1,8 +1,10 @@
 //! Arguments of `run`.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use numapilot_cli_kit::plan_args::PlanArgs;
+use numapilot_place::via::Template;
 
 /// Arguments of `run`.
 #[derive(clap::Args)]
@@ -11,7 +13,8 @@ The exit status is the program's, or 128+N when signal N ended it; 125 is numapi
 failure, 126 a program that cannot be executed, 127 one that is not there.\n\n\
 Examples:\n  numapilot run --interleave all --allocator jemalloc -- ./server --port 80\n  \
 numapilot run --profile best.toml -- ./server\n  \
-numapilot run --per-node -- ./server --port 80{node}")]
+numapilot run --per-node -- ./server --port 80{node}\n  \
+numapilot run --profile best.toml --via 'srun -N2 {}' -- ./app")]
 pub struct Args {
     #[command(flatten)]
     pub plan: PlanArgs,
@@ -33,6 +36,17 @@ pub struct Args {
     /// With --per-node: prefix every line of output with "[node N] ".
     #[arg(long, requires = "per_node")]
     pub prefix: bool,
+
+    /// Start the program by another launcher: {} in the template becomes `numapilot run` with this
+    /// plan and the command, as in 'srun -N2 {}'.
+    #[arg(long, value_name = "TEMPLATE", conflicts_with = "per_node")]
+    pub via: Option<Template>,
+
+    /// Write what took effect, read back from the running program, into a file in DIR. With --via,
+    /// each far end does that; DIR must be shared with them [default: a new directory in the working
+    /// directory].
+    #[arg(long, value_name = "DIR", conflicts_with = "per_node")]
+    pub attest: Option<PathBuf>,
 
     /// Print what is done, and which effects are seen in the running program.
     #[arg(short, long)]

@@ -1,11 +1,13 @@
-//! Observes the effects of a plan in the running program, for `run -v` and `run --strict`.
+//! Observes the effects of a plan in the running program, for `run -v`, `run --strict` and
+//! `run --attest`.
 
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use numapilot_cli_kit::terminal::Terminal;
-use numapilot_place::effect::{Effect, Observer, Seen};
-use numapilot_place::{PlaceError, Prepared};
+use numapilot_place::effect::{Effect, Observer, Outcome, Seen};
+use numapilot_place::via::Attesting;
+use numapilot_place::{Note, PlaceError, Prepared};
 
 /// Whether the plan's effects are observed, and what follows.
 #[derive(Clone, Copy)]
@@ -14,6 +16,8 @@ pub struct Watch {
     pub verbose: bool,
     /// A missing effect is an error.
     pub strict: bool,
+    /// All effects are attested.
+    pub attest: bool,
 }
 
 /// One program that is being observed.
@@ -26,7 +30,7 @@ pub struct Effects {
 impl Watch {
     /// Whether this process has to stay with the program.
     pub fn is_wanted(self, prepared: &Prepared) -> bool {
-        self.verbose || self.strict && !prepared.expected().is_empty()
+        self.verbose || self.attest || self.strict && !prepared.expected().is_empty()
     }
 
     /// Starts to observe. A moment after the start, the effects seen by then are printed. `label`
@@ -35,7 +39,7 @@ impl Watch {
         let expected = prepared.expected();
         let reported = Arc::new(Mutex::new(Vec::new()));
         let mut effects = Effects { label: label.to_owned(), observer: None, reported };
-        if expected.is_empty() || !(self.verbose || self.strict) {
+        if expected.is_empty() || !(self.verbose || self.strict || self.attest) {
             return effects;
         }
         let (terminal, label, reported) =
@@ -54,15 +58,17 @@ impl Watch {
         effects
     }
 
-    /// Prints what has changed since, once the programs have ended. Under `strict`, a missing
-    /// effect is an error.
+    /// Prints what has changed since, once the programs have ended, and attests it. Under `strict`,
+    /// a missing effect is an error. `notes` are the settings that could not be made.
     pub fn finish(
         self,
         terminal: &Terminal,
         all: Vec<Effects>,
         status: ExitCode,
+        attesting: Option<(Attesting, Vec<Note>)>,
     ) -> anyhow::Result<ExitCode> {
         let mut without = Vec::new();
+        let mut outcomes = Vec::new();
         for effects in all {
             let Some(observer) = effects.observer else { continue };
             let seen = observer.finish();
@@ -75,7 +81,12 @@ impl Watch {
                     self.say(terminal, &effects.label, seen);
                 }
                 without.extend(seen.note());
+                outcomes.push(Outcome::from(seen.clone()));
             }
+        }
+        if let Some((attesting, notes)) = attesting {
+            outcomes.extend(notes.into_iter().map(Outcome::from));
+            attesting.finish(outcomes)?;
         }
         if self.strict && !without.is_empty() {
             return Err(PlaceError::NoEffect(without).into());
@@ -87,7 +98,7 @@ impl Watch {
         match seen.note() {
             // Under `strict` alone it is printed once, as an error at the end.
             Some(note) if self.verbose => terminal.warn(format!("{label}{note}")),
-            None if self.verbose || matches!(seen.effect, Effect::Unseen { .. }) => {
+            None if self.verbose || self.strict && matches!(seen.effect, Effect::Unseen { .. }) => {
                 terminal.say(format_args!("{label}{seen}"));
             }
             Some(_) | None => {}

@@ -9,6 +9,7 @@ mod notices;
 mod per_node;
 #[allow(clippy::module_inception, reason = "each verb has its work in run.rs")]
 mod run;
+mod via;
 
 pub use args::Args;
 pub use notices::{announce, finish};

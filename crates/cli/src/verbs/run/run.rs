@@ -5,24 +5,42 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use numapilot_cli_kit::terminal::Terminal;
-use numapilot_place::{Options, Plan, Prepared, Supervisor, Targets, prepare_targets};
+use numapilot_place::effect::Outcome;
+use numapilot_place::via::Attesting;
+use numapilot_place::{Options, PlaceError, Plan, Prepared, Supervisor, Targets, prepare_targets};
 use numapilot_sys::mark;
 
 use super::args::Args;
 use super::notices::{announce, finish};
-use super::{effects, per_node};
+use super::{effects, per_node, via};
 use crate::verbs::{launchers, processes};
 
 impl Args {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
-        let watch = effects::Watch { verbose: self.verbose, strict: self.strict };
+        let watch = effects::Watch {
+            verbose: self.verbose,
+            strict: self.strict,
+            attest: self.attest.is_some(),
+        };
         let (profile, reach) = (self.plan.profile(), self.plan.reach());
         let (plan, raw) = self.plan.plan(terminal, self.strict)?;
-        if plan != Plan::default() {
-            let run = launchers::run_line(profile.as_ref().map(|(path, _)| path.as_path()));
-            launchers::check(terminal, &self.command, &run, self.strict)?;
+        if let Some(template) = &self.via {
+            let far = via::Far {
+                template,
+                attest: self.attest.as_deref(),
+                strict: self.strict,
+                verbose: self.verbose,
+            };
+            return far.run(terminal, &plan, &raw, &self.command, self.dry_run);
         }
-        let options = Options { strict: self.strict, ..Options::default() };
+        if plan != Plan::default() {
+            let path = profile.as_ref().map(|(path, _)| path.as_path());
+            let remedy = |launcher: &str| launchers::behind(launcher, path);
+            launchers::check(terminal, &self.command, remedy, self.strict)?;
+        }
+        // Settings that cannot be made are attested before they end the run.
+        let is_strict = self.strict && self.attest.is_none();
+        let options = Options { strict: is_strict, ..Options::default() };
         if self.per_node {
             let instances = per_node::prepare(&plan, &raw, reach, &self.command, &options)?;
             if let (Some((path, asked)), Some(first)) = (&profile, instances.first()) {
@@ -48,6 +66,16 @@ impl Args {
         if self.dry_run {
             return dry_run(terminal, std::iter::once(&prepared));
         }
+        let attesting = self.attest.as_deref();
+        let attesting =
+            attesting.map(|directory| Attesting::begin(directory, &plan)).transpose()?;
+        let notes = prepared.notes.clone();
+        if self.strict && !notes.is_empty() {
+            if let Some(attesting) = attesting {
+                attesting.finish(notes.iter().cloned().map(Outcome::from).collect())?;
+            }
+            return Err(PlaceError::Strict(notes).into());
+        }
         if !prepared.needs_supervision() && !watch.is_wanted(&prepared) {
             mark::begin_program();
             return Err(prepared.exec().into());
@@ -62,7 +90,7 @@ impl Args {
         let effects = watch.start(terminal, &prepared, running.pid(), "");
         let ends = supervisor.wait(vec![running])?;
         let status = finish(terminal, &ends);
-        watch.finish(terminal, vec![effects], status)
+        watch.finish(terminal, vec![effects], status, attesting.map(|a| (a, notes)))
     }
 }
 
@@ -79,7 +107,7 @@ fn say(terminal: &Terminal, prepared: &Prepared, plan: Option<&Plan>) {
     }
 }
 
-fn dry_run<'a>(
+pub fn dry_run<'a>(
     terminal: &Terminal,
     all: impl Iterator<Item = &'a Prepared>,
 ) -> anyhow::Result<ExitCode> {

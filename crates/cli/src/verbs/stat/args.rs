@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use numapilot_cli_kit::units;
+use numapilot_place::via::Template;
 
 use super::events;
 
@@ -52,6 +53,14 @@ pub struct Args {
     /// Run the command under the plan of a profile (see run, tune).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "all_cpus"])]
     pub profile: Option<PathBuf>,
+    /// Start the command by another launcher: {} in the template becomes `numapilot run` with the
+    /// plan of the profile and the command. The figures are those of the launcher's processes here.
+    #[arg(long, value_name = "TEMPLATE", conflicts_with_all = ["pid", "all_cpus"])]
+    pub via: Option<Template>,
+    /// With --via: directory for what the far ends attest, which must be shared with them [default:
+    /// a new one in the working directory].
+    #[arg(long, value_name = "DIR", requires = "via")]
+    pub attest: Option<PathBuf>,
     /// The program and its arguments; with -p or -a, how long to observe (`sleep 5`).
     #[arg(value_name = "COMMAND", trailing_var_arg = true,
           required_unless_present_any = ["pid", "all_cpus"])]

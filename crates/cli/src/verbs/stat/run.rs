@@ -9,6 +9,7 @@ use numapilot_cli_kit::plan_args::load_profile;
 use numapilot_cli_kit::terminal::Terminal;
 use numapilot_observe::{Observation, Session};
 use numapilot_place::effect::Observer;
+use numapilot_place::via::{Template, Via, judge, read};
 use numapilot_place::{Note, Options, Plan, Prepared, Supervisor, prepare};
 use numapilot_sys::prctl;
 use numapilot_topology::Machine;
@@ -17,6 +18,7 @@ use super::args::Args;
 use super::events;
 use super::output::{Form, Output, Report};
 use super::watch::{Watch, Watched};
+use crate::verbs::attestations::Directory;
 use crate::verbs::run::announce;
 use crate::verbs::{launchers, processes};
 
@@ -44,6 +46,14 @@ impl Args {
         Watch { signals, interval, timeout: self.timeout, output }
     }
 
+    /// The launcher that starts the program elsewhere, and where the far ends attest. The directory
+    /// is removed when it is dropped.
+    fn far(&self, template: &Template) -> anyhow::Result<(Directory, Via)> {
+        let directory = Directory::of(self.attest.as_deref())?;
+        let via = Via::new(template.clone(), directory.path())?;
+        Ok((directory, via))
+    }
+
     fn prepare(&self, plan: &Plan, machine: &Machine) -> anyhow::Result<Prepared> {
         Ok(prepare(plan, machine, &self.command, &Options::default())?)
     }
@@ -59,12 +69,22 @@ impl Args {
             Some(path) => load_profile(&output.terminal, path, false)?,
             None => Plan::default(),
         };
-        let prepared = self.prepare(&plan, machine)?;
+        let far = self.via.as_ref().map(|template| self.far(template)).transpose()?;
+        let prepared = match &far {
+            Some((_, via)) => {
+                let attest = Some(via.directory.as_path());
+                let command = via.command(&plan, &[], attest, false, &self.command);
+                prepare(&Plan::default(), machine, &command, &Options::default())?
+            }
+            None => self.prepare(&plan, machine)?,
+        };
         // If a filter refuses this, processes that become daemons are not seen.
         let _ = prctl::adopt_orphans();
         if let Some(path) = &self.profile {
-            let run = launchers::run_line(Some(path));
-            launchers::check(&output.terminal, &self.command, &run, false)?;
+            if self.via.is_none() {
+                let remedy = |launcher: &str| launchers::behind(launcher, Some(path));
+                launchers::check(&output.terminal, &self.command, remedy, false)?;
+            }
             announce(&output.terminal, path.display(), &prepared, &[]);
         }
         for note in &prepared.notes {
@@ -105,6 +125,11 @@ impl Args {
             if finished.status.signal().is_some() {
                 break;
             }
+        }
+        if let Some((_, via)) = &far
+            && let Err(missing) = judge(&plan, &read(&via.directory)?)
+        {
+            output.terminal.warn(format_args!("--via {}: {missing}", via.template()));
         }
         output.report(report, runs)
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use numapilot_cli_kit::units;
+use numapilot_place::via::Template;
 use numapilot_tune::run::{Decimal, Limits, expression};
 use numapilot_tune::space::Request;
 use regex::Regex;
@@ -56,6 +57,17 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "MACHINE", help_heading = "Measuring",
           conflicts_with_all = ["allow_held_settings", "allow_machine_wide"])]
     pub lab: Option<String>,
+
+    /// Start the program by another launcher: {} in the template becomes `numapilot run` with the
+    /// plan and the command, as in 'srun -N2 {}'. A run counts only if every far end attests that
+    /// the plan took effect.
+    #[arg(long, value_name = "TEMPLATE", help_heading = "Measuring", conflicts_with = "lab")]
+    pub via: Option<Template>,
+
+    /// Directory for the attestations, which must be shared with the far ends [default: in that of
+    /// --state].
+    #[arg(long, value_name = "DIR", requires = "via", help_heading = "Measuring")]
+    pub attest: Option<PathBuf>,
 
     /// Seconds on the emulated machine's clocks in a simulated second, as for `lab run`.
     #[arg(long, value_name = "N", requires = "lab", help_heading = "Measuring",

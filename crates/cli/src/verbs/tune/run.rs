@@ -45,7 +45,12 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         Ok(setup) => setup,
         Err(error) => return launch_error(terminal, &args.command, error),
     };
-    launchers::check(terminal, &args.command, "numapilot tune -- COMMAND", false)?;
+    if args.measure.via.is_none() {
+        let remedy = |launcher: &str| {
+            format!("give it by --via: numapilot tune --via '{launcher} ... {{}}' -- COMMAND")
+        };
+        launchers::check(terminal, &args.command, remedy, false)?;
+    }
     let interrupted = interruption::flag()?;
     // Guests leave no process on this host, and run side by side: whoever adopts orphans must have
     // one child at a time, or takes one guest for an orphan of another.

@@ -12,6 +12,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, bail};
 use numapilot_cli_kit::terminal::Terminal;
 use numapilot_place::settings_journal::{Change, Held, Holder, Setting, SettingsJournal};
+use numapilot_place::via::Via;
 use numapilot_place::{Options, Plan, find_program, prepare};
 use numapilot_topology::Machine;
 use numapilot_tune::decide::Settings;
@@ -65,6 +66,7 @@ impl Setup {
             command: args.command.clone(),
             stdin: input.path.clone(),
             prepare: args.measure.prepare.clone(),
+            via: via(args)?,
             timeout: args.measure.timeout,
         };
         let decimal = args.measure.decimal.map(Decimal::from);
@@ -170,6 +172,7 @@ impl Setup {
             (PROGRAM, program_file(&args.command)),
             ("stdin", self.input.identity.clone()),
             ("prepare", json!(measure.prepare)),
+            ("via", json!(measure.via.as_ref().map(ToString::to_string))),
             ("metric", json!(regex(&measure.metric))),
             ("decimal", json!(measure.decimal.map(|decimal| format!("{decimal:?}")))),
             ("check", json!(regex(&measure.check))),
@@ -204,6 +207,16 @@ impl Setup {
             .map(|(key, value)| (key.to_owned(), value))
             .collect()
     }
+}
+
+/// The launcher that starts the program elsewhere.
+fn via(args: &Args) -> anyhow::Result<Option<Via>> {
+    let Some(template) = &args.measure.via else { return Ok(None) };
+    let directory = match &args.measure.attest {
+        Some(directory) => directory.clone(),
+        None => args.files.state(&args.command, None)?.join("attest"),
+    };
+    Ok(Some(Via::new(template.clone(), &directory)?))
 }
 
 fn words_of(words: &[OsString]) -> Vec<Cow<'_, str>> {

@@ -24,6 +24,7 @@
 
 mod expected;
 mod observer;
+mod outcome;
 mod process;
 mod tally;
 
@@ -32,6 +33,7 @@ use std::fmt;
 pub use expected::Expected;
 pub(crate) use expected::{Item, Policy};
 pub use observer::Observer;
+pub use outcome::{Outcome, State};
 
 use crate::Note;
 

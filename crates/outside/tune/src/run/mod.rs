@@ -13,6 +13,7 @@ mod judge;
 mod leftovers;
 mod no_number;
 mod number;
+mod via;
 
 use std::ffi::OsString;
 use std::io;
@@ -23,6 +24,7 @@ use std::time::Duration;
 
 use numapilot_place::effect::{Observer, Seen};
 use numapilot_place::settings_journal::Change;
+use numapilot_place::via::Via;
 use numapilot_place::{
     AllocatorChoice, Options, PlaceError, Plan, Prepared, Running, guard, prepare,
 };
@@ -39,6 +41,7 @@ pub use judge::{Judge, Limits, Metric, MetricError, Written, last_number};
 use leftovers::Leftovers;
 pub use no_number::NoNumber;
 pub use number::{Decimal, NumberError, number};
+use via::FarRun;
 
 /// Most lines that are kept of the output of a failed run.
 const TAIL_LINES: usize = 15;
@@ -54,6 +57,8 @@ pub struct Program {
     pub stdin: Option<PathBuf>,
     /// A shell command that runs before every run, and is not timed.
     pub prepare: Option<String>,
+    /// The launcher that starts it elsewhere, if one does.
+    pub via: Option<Via>,
     /// The time limit of a run.
     pub timeout: Option<Duration>,
 }
@@ -209,13 +214,19 @@ impl<'a> Runner<'a> {
         let number = BEGUN.fetch_add(1, Ordering::Relaxed);
         let mark = guard::run_mark(number)
             .map_err(|error| io_error("cannot read this process's start in /proc", error))?;
-        let marked = marked(plan, &mark);
-        let prepared = match self.prepared(&marked) {
+        let via = self.program.via.clone();
+        let far = via.map(|via| FarRun::begin(via, number)).transpose()?;
+        let prepared = match &far {
+            Some(far) => Ok(self.launcher(far, plan, &mark)?),
+            None => self.prepared(&marked(plan, &mark)),
+        };
+        let prepared = match prepared {
             Ok(prepared) => prepared,
-            Err(_) if order.candidate == DEFAULT => self.prepare(&marked)?,
+            Err(_) if order.candidate == DEFAULT => self.prepare(&marked(plan, &mark))?,
             Err(reason) => return Ok(not_applied(order, reason)),
         };
-        if plan.allocator != AllocatorChoice::Inherit
+        if far.is_none()
+            && plan.allocator != AllocatorChoice::Inherit
             && let Some(reason) = &self.no_allocator
         {
             return Ok(not_applied(order, reason.clone()));
@@ -245,7 +256,10 @@ impl<'a> Runner<'a> {
             Err(error) => return Err(error),
         };
         let without = observer.and_then(|observer| self.without_effect(observer.finish()));
-        let failure = execution.failure().or(without.map(Failure::NotApplied));
+        let failure = match far {
+            Some(far) => far.failure(plan, execution.failure()),
+            None => execution.failure().or(without.map(Failure::NotApplied)),
+        };
         let patience = if failure.is_none() { leftovers::PATIENCE } else { Duration::ZERO };
         let left = left.end(patience);
         let Execution { finished, text, peak_rss_bytes } = &execution;
@@ -281,6 +295,13 @@ impl<'a> Runner<'a> {
         // processes.
         let options = Options { strict: false, new_group: true };
         prepare(plan, self.machine, &self.program.command, &options)
+    }
+
+    /// Prepares the launcher, which starts the command under this plan elsewhere.
+    fn launcher(&self, far: &FarRun, plan: &Plan, mark: &str) -> Result<Prepared, PlaceError> {
+        let command = far.command(plan, &self.program.command);
+        let options = Options { strict: false, new_group: true };
+        prepare(&marked(&Plan::default(), mark), self.machine, &command, &options)
     }
 
     /// Why the figures of a run do not count, if a setting of its plan had no effect.

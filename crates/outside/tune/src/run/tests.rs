@@ -10,7 +10,7 @@ const OTHER: Candidate = Candidate(1);
 
 fn shell(script: &str) -> Program {
     let command = ["sh", "-c", script].map(OsString::from).to_vec();
-    Program { command, stdin: None, prepare: None, timeout: None }
+    Program { command, stdin: None, prepare: None, via: None, timeout: None }
 }
 
 fn run(program: Program, candidate: Candidate) -> Result<Trial, RunError> {

@@ -1,7 +1,6 @@
 //! `numapilot profile check FILE`: starts a small program under the plan and reads back what took
 //! effect in it.
 
-mod outcome;
 mod run;
 mod text;
 

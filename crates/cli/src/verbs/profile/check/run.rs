@@ -8,11 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use numapilot_cli_kit::plan_args::load_profile;
 use numapilot_cli_kit::terminal::Terminal;
-use numapilot_place::effect::Observer;
+use numapilot_place::effect::{Observer, Outcome, State};
 use numapilot_place::{Options, Plan, Reach, Targets, prepare_targets};
 
 use super::super::args::CheckArgs;
-use super::outcome::{Outcome, State};
 use super::text;
 use crate::verbs::processes;
 use crate::verbs::run::announce;

@@ -3,8 +3,7 @@
 use std::io::{self, Write};
 
 use numapilot_cli_kit::terminal::{BAD, BOLD, DIM, GOOD, WARN, printable, wrap};
-
-use super::outcome::{Outcome, State};
+use numapilot_place::effect::{Outcome, State};
 
 /// Writes one line for each setting, with cause and remedy below it.
 pub fn write(out: &mut impl Write, outcomes: &[Outcome], width: usize) -> io::Result<()> {

@@ -1,11 +1,14 @@
-//! The outcome of each setting, and its JSON form.
+//! The outcome of each setting in the form in which it is kept in files and printed as JSON.
 
-use numapilot_place::Note;
-use numapilot_place::effect::{Effect, Seen};
-use serde::Serialize;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Effect, Seen};
+use crate::Note;
 
 /// Whether a setting took effect. The names are those in JSON.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     /// It is in effect.
@@ -19,7 +22,7 @@ pub enum State {
 }
 
 /// One setting. The fields are documented in docs/src/json.md.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The user's name of the setting.
     pub setting: String,
@@ -31,6 +34,24 @@ pub struct Outcome {
     pub cause: Option<String>,
     /// The remedy, if it did not.
     pub remedy: Option<String>,
+}
+
+/// `memory bind 0: in effect (bind:0)`.
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match self.state {
+            State::InEffect => "in effect",
+            State::NotInEffect => "not in effect",
+            State::Unknown => "could not be checked",
+            State::NotApplicable => "not applicable",
+        };
+        write!(f, "{}: {state}", self.setting)?;
+        if let Some(seen) = &self.seen {
+            write!(f, " ({seen})")?;
+        }
+        self.cause.iter().try_for_each(|cause| write!(f, ": {cause}"))?;
+        self.remedy.iter().try_for_each(|remedy| write!(f, "; {remedy}"))
+    }
 }
 
 impl From<Seen> for Outcome {

@@ -1,0 +1,184 @@
+//! What took effect on the far side of a launcher: written there, read here.
+
+use std::fs::{self, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::Plan;
+use crate::effect::{Outcome, State};
+
+const SUFFIX: &str = ".json";
+
+/// Why an attestation could not be written.
+#[derive(Debug, Error)]
+#[error(
+    "cannot write what took effect into {}; make the directory, on a file system that both sides of \
+     the launcher see", directory.display()
+)]
+pub struct AttestError {
+    directory: PathBuf,
+    source: io::Error,
+}
+
+/// What one far end states.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attestation {
+    /// The host.
+    pub host: String,
+    /// The number of the process that ran the program.
+    pub process: u32,
+    /// The plan in one line.
+    pub plan: String,
+    /// The settings; absent until the program has ended.
+    pub settings: Option<Vec<Outcome>>,
+}
+
+/// An attestation that is not finished. If its process is killed, the file says so.
+#[derive(Debug)]
+pub struct Attesting {
+    directory: PathBuf,
+    file: PathBuf,
+    attestation: Attestation,
+}
+
+impl Attesting {
+    /// Begins an attestation in a directory, before the program starts.
+    ///
+    /// # Errors
+    /// [`AttestError`] if the directory cannot be written.
+    pub fn begin(directory: &Path, plan: &Plan) -> Result<Self, AttestError> {
+        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let attestation = Attestation {
+            host: host.trim().to_owned(),
+            process: std::process::id(),
+            plan: plan.to_string(),
+            settings: None,
+        };
+        let file = write(directory, &attestation, None)
+            .map_err(|source| AttestError { directory: directory.to_owned(), source })?;
+        Ok(Self { directory: directory.to_owned(), file, attestation })
+    }
+
+    /// Completes it with what took effect.
+    ///
+    /// # Errors
+    /// [`AttestError`] if the directory cannot be written.
+    pub fn finish(self, settings: Vec<Outcome>) -> Result<(), AttestError> {
+        let Self { directory, file, attestation } = self;
+        let attestation = Attestation { settings: Some(settings), ..attestation };
+        write(&directory, &attestation, Some(&file))
+            .map_err(|source| AttestError { directory, source })
+            .map(drop)
+    }
+}
+
+/// Writes a file as a whole, under a new name or in place of another one. Everybody may read it: the
+/// far side may belong to another user.
+fn write(directory: &Path, attestation: &Attestation, file: Option<&Path>) -> io::Result<PathBuf> {
+    let mode = Permissions::from_mode(0o644);
+    let prefix = format!("attest-{}-", attestation.process);
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(&prefix).permissions(mode);
+    let mut new = builder.tempfile_in(directory)?;
+    new.write_all(&serde_json::to_vec(attestation)?)?;
+    let file = match file {
+        Some(file) => file.to_owned(),
+        None => {
+            // The random part of the name distinguishes processes of several machines.
+            let mut name = new.path().as_os_str().to_owned();
+            name.push(SUFFIX);
+            PathBuf::from(name)
+        }
+    };
+    new.persist(&file)?;
+    Ok(file)
+}
+
+/// Reads all attestations of a run.
+///
+/// # Errors
+/// Those of the file system, and `InvalidData` for a damaged file.
+pub fn read(directory: &Path) -> io::Result<Vec<Attestation>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.as_os_str().as_encoded_bytes().ends_with(SUFFIX.as_bytes()) {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    paths.iter().map(|path| Ok(serde_json::from_slice(&fs::read(path)?)?)).collect()
+}
+
+/// Why a run does not count.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Missing {
+    /// No far end has attested anything.
+    #[error(
+        "no attestation: numapilot run did not begin on the other side, or the directory of \
+         --attest is not shared with it"
+    )]
+    Nothing,
+    /// A far end attests something else, or nothing but that it began.
+    #[error("{0}")]
+    Other(String),
+}
+
+/// Checks that all far ends ran this plan, and that no setting was without effect.
+///
+/// # Errors
+/// [`Missing`], with host and reason.
+pub fn judge(plan: &Plan, attestations: &[Attestation]) -> Result<(), Missing> {
+    if attestations.is_empty() {
+        return Err(Missing::Nothing);
+    }
+    let plan = plan.to_string();
+    for Attestation { host, process, plan: attested, settings } in attestations {
+        let other =
+            |reason: String| Err(Missing::Other(format!("{host}, process {process}: {reason}")));
+        if *attested != plan {
+            return other(format!("the plan was '{attested}', not '{plan}'"));
+        }
+        let Some(settings) = settings else {
+            return other("numapilot run was ended before it could attest what took effect".into());
+        };
+        if let Some(without) = settings.iter().find(|s| s.state == State::NotInEffect) {
+            return other(without.to_string());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Note, Thp};
+
+    #[test]
+    fn what_is_written_there_is_judged_here() {
+        let directory = tempfile::tempdir().unwrap();
+        let plan = Plan { thp: Thp::Never, ..Plan::default() };
+        let judged = |plan: &Plan| judge(plan, &read(directory.path()).unwrap());
+        assert_eq!(judged(&plan), Err(Missing::Nothing));
+        let one = Attesting::begin(directory.path(), &plan).unwrap();
+        let reason = judged(&plan).unwrap_err().to_string();
+        assert!(reason.contains("ended before it could attest"), "{reason}");
+        one.finish(Vec::new()).unwrap();
+        assert_eq!(judged(&plan), Ok(()));
+        let reason = judged(&Plan::default()).unwrap_err().to_string();
+        assert!(reason.contains("the plan was 'thp never', not 'default'"), "{reason}");
+        let two = Attesting::begin(directory.path(), &plan).unwrap();
+        two.finish(vec![Note::new("thp never", "refused", "allow it").into()]).unwrap();
+        assert_eq!(read(directory.path()).unwrap().len(), 2);
+        let reason = judged(&plan).unwrap_err().to_string();
+        assert!(reason.ends_with("thp never: not in effect: refused; allow it"), "{reason}");
+        fs::write(directory.path().join("x.json"), "{").unwrap();
+        assert!(read(directory.path()).is_err());
+        let error = Attesting::begin(Path::new("/nonexistent"), &plan).unwrap_err().to_string();
+        assert!(error.contains("/nonexistent") && error.contains("both sides"), "{error}");
+    }
+}
