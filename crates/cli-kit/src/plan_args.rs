@@ -49,7 +49,7 @@ pub fn load_profile(terminal: &Terminal, path: &Path, strict: bool) -> anyhow::R
 pub type Variable = (OsString, OsString);
 
 /// The options of a plan.
-#[derive(clap::Args, Debug, Default)]
+#[derive(clap::Args, Clone, Debug, Default)]
 pub struct PlanArgs {
     /// Take the plan from FILE; other options override it.
     #[arg(long, value_name = "FILE", help_heading = "Plan")]
@@ -100,7 +100,7 @@ pub struct PlanArgs {
 }
 
 /// At most one memory policy.
-#[derive(clap::Args, Debug, Default)]
+#[derive(clap::Args, Clone, Debug, Default)]
 #[group(multiple = false)]
 struct PolicyArgs {
     /// Interleave pages over NODES (0-2,4  !0  +0  all  same  netdev:eth0  block:sda  pci:ADDRESS

@@ -146,6 +146,10 @@ fn a_run_without_the_right_attestation_fails_with_the_reason() {
     let failed = failed.iter().find(|plan| plan["plan"] == "FIGURE=80").unwrap();
     let reason = failed["reason"].as_str().unwrap();
     assert!(reason.contains("the plan was 'default', not 'FIGURE=80'"), "{reason}");
+    // What is missing on the other side is attested as well.
+    let gone = "sh -c 'PATH=/nonexistent; exec {}'";
+    let error = failure(folder.path(), &tune(gone, "third"));
+    assert!(error.contains("plan: not in effect: sh: not found"), "{error}");
     // Without any attestation, even the default has no figure.
     let silent = "sh -c 'echo figure=1; : {}'";
     let error = failure(folder.path(), &tune(silent, "other"));

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use numapilot_cli_kit::terminal::Terminal;
 use numapilot_place::effect::{Effect, Observer, Outcome, Seen};
-use numapilot_place::via::Attesting;
-use numapilot_place::{Note, PlaceError, Prepared};
+use numapilot_place::{PlaceError, Prepared};
 
 /// Whether the plan's effects are observed, and what follows.
 #[derive(Clone, Copy)]
@@ -58,17 +57,16 @@ impl Watch {
         effects
     }
 
-    /// Prints what has changed since, once the programs have ended, and attests it. Under `strict`,
-    /// a missing effect is an error. `notes` are the settings that could not be made.
+    /// Prints what has changed since, once the programs have ended, and adds all effects to the
+    /// outcomes. Under `strict`, a missing effect is an error.
     pub fn finish(
         self,
         terminal: &Terminal,
         all: Vec<Effects>,
         status: ExitCode,
-        attesting: Option<(Attesting, Vec<Note>)>,
+        outcomes: &mut Vec<Outcome>,
     ) -> anyhow::Result<ExitCode> {
         let mut without = Vec::new();
-        let mut outcomes = Vec::new();
         for effects in all {
             let Some(observer) = effects.observer else { continue };
             let seen = observer.finish();
@@ -83,10 +81,6 @@ impl Watch {
                 without.extend(seen.note());
                 outcomes.push(Outcome::from(seen.clone()));
             }
-        }
-        if let Some((attesting, notes)) = attesting {
-            outcomes.extend(notes.into_iter().map(Outcome::from));
-            attesting.finish(outcomes)?;
         }
         if self.strict && !without.is_empty() {
             return Err(PlaceError::NoEffect(without).into());

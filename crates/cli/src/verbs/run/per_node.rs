@@ -133,7 +133,7 @@ pub fn run(
         let _ = copy.join();
     }
     let status = finish(terminal, &ends);
-    watch.finish(terminal, effects, status, None)
+    watch.finish(terminal, effects, status, &mut Vec::new())
 }
 
 /// Starts a thread that copies.

@@ -4,10 +4,11 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
+use numapilot_cli_kit::plan_args::Variable;
 use numapilot_cli_kit::terminal::Terminal;
 use numapilot_place::effect::Outcome;
 use numapilot_place::via::Attesting;
-use numapilot_place::{Options, PlaceError, Plan, Prepared, Supervisor, Targets, prepare_targets};
+use numapilot_place::{Options, Plan, Prepared, Supervisor, Targets, prepare_targets};
 use numapilot_sys::mark;
 
 use super::args::Args;
@@ -23,10 +24,11 @@ impl Args {
             attest: self.attest.is_some(),
         };
         let (profile, reach) = (self.plan.profile(), self.plan.reach());
-        let (plan, raw) = self.plan.plan(terminal, self.strict)?;
+        let (plan, raw) = self.plan.clone().plan(terminal, self.strict)?;
         if let Some(template) = &self.via {
             let far = via::Far {
                 template,
+                reach,
                 attest: self.attest.as_deref(),
                 strict: self.strict,
                 verbose: self.verbose,
@@ -38,10 +40,8 @@ impl Args {
             let remedy = |launcher: &str| launchers::behind(launcher, path);
             launchers::check(terminal, &self.command, remedy, self.strict)?;
         }
-        // Settings that cannot be made are attested before they end the run.
-        let is_strict = self.strict && self.attest.is_none();
-        let options = Options { strict: is_strict, ..Options::default() };
         if self.per_node {
+            let options = Options { strict: self.strict, ..Options::default() };
             let instances = per_node::prepare(&plan, &raw, reach, &self.command, &options)?;
             if let (Some((path, asked)), Some(first)) = (&profile, instances.first()) {
                 announce(terminal, path.display(), &first.prepared, asked);
@@ -54,32 +54,46 @@ impl Args {
             }
             return per_node::run(terminal, &instances, self.prefix, watch);
         }
-        let targets = Targets::here(&plan, reach)?;
-        let mut prepared = prepare_targets(&plan, targets, &self.command, &options)?;
-        for (name, value) in raw {
-            prepared.set_variable(&name, &value)?;
+        let mut outcomes = Vec::new();
+        let Some(directory) = self.attest.as_deref().filter(|_| !self.dry_run) else {
+            return self.under_plan(terminal, &plan, &raw, watch, &mut outcomes);
+        };
+        let attesting = Attesting::begin(directory, &plan)?;
+        let result = self.under_plan(terminal, &plan, &raw, watch, &mut outcomes);
+        if let Err(error) = &result {
+            outcomes.push(Outcome::failed(format!("{error:#}")));
         }
-        if let Some((path, asked)) = &profile {
+        attesting.finish(outcomes)?;
+        result
+    }
+
+    /// Runs one instance, and adds what took effect to the outcomes.
+    fn under_plan(
+        &self,
+        terminal: &Terminal,
+        plan: &Plan,
+        raw: &[Variable],
+        watch: effects::Watch,
+        outcomes: &mut Vec<Outcome>,
+    ) -> anyhow::Result<ExitCode> {
+        let targets = Targets::here(plan, self.plan.reach())?;
+        let options = Options { strict: self.strict, ..Options::default() };
+        let mut prepared = prepare_targets(plan, targets, &self.command, &options)?;
+        for (name, value) in raw {
+            prepared.set_variable(name, value)?;
+        }
+        if let Some((path, asked)) = &self.plan.profile() {
             announce(terminal, path.display(), &prepared, asked);
         }
-        say(terminal, &prepared, self.verbose.then_some(&plan));
+        say(terminal, &prepared, self.verbose.then_some(plan));
         if self.dry_run {
             return dry_run(terminal, std::iter::once(&prepared));
-        }
-        let attesting = self.attest.as_deref();
-        let attesting =
-            attesting.map(|directory| Attesting::begin(directory, &plan)).transpose()?;
-        let notes = prepared.notes.clone();
-        if self.strict && !notes.is_empty() {
-            if let Some(attesting) = attesting {
-                attesting.finish(notes.iter().cloned().map(Outcome::from).collect())?;
-            }
-            return Err(PlaceError::Strict(notes).into());
         }
         if !prepared.needs_supervision() && !watch.is_wanted(&prepared) {
             mark::begin_program();
             return Err(prepared.exec().into());
         }
+        outcomes.extend(prepared.notes.iter().cloned().map(Outcome::from));
         processes::prefer(
             terminal,
             "neither can threads be placed from outside nor can the plan's effects be seen",
@@ -90,7 +104,7 @@ impl Args {
         let effects = watch.start(terminal, &prepared, running.pid(), "");
         let ends = supervisor.wait(vec![running])?;
         let status = finish(terminal, &ends);
-        watch.finish(terminal, vec![effects], status, attesting.map(|a| (a, notes)))
+        watch.finish(terminal, vec![effects], status, outcomes)
     }
 }
 

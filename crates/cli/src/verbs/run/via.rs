@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use numapilot_cli_kit::plan_args::Variable;
 use numapilot_cli_kit::terminal::Terminal;
 use numapilot_place::via::{Attestation, Template, Via, judge, read};
-use numapilot_place::{Options, Plan, Supervisor, Targets, prepare_targets};
+use numapilot_place::{Options, Plan, Reach, Supervisor, Targets, prepare_targets};
 use numapilot_sys::mark;
 
 use super::notices::finish;
@@ -20,6 +20,8 @@ use crate::verbs::attestations::Directory;
 pub struct Far<'a> {
     /// `--via`.
     pub template: &'a Template,
+    /// How far the plan may reach.
+    pub reach: Reach,
     /// `--attest`.
     pub attest: Option<&'a Path>,
     /// A missing effect is an error.
@@ -42,7 +44,7 @@ impl Far<'_> {
         let via = Via::new(self.template.clone(), directory.path())?;
         // A new directory would not be there when the printed command is used.
         let attest = (!is_dry || self.attest.is_some()).then_some(via.directory.as_path());
-        let command = via.command(plan, raw, attest, self.strict, command);
+        let command = via.command(plan, self.reach, raw, attest, self.strict, command);
         let options = Options::default();
         let prepared = prepare_targets(&Plan::default(), Targets::default(), &command, &options)?;
         if is_dry {

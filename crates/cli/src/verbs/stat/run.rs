@@ -10,7 +10,7 @@ use numapilot_cli_kit::terminal::Terminal;
 use numapilot_observe::{Observation, Session};
 use numapilot_place::effect::Observer;
 use numapilot_place::via::{Template, Via, judge, read};
-use numapilot_place::{Note, Options, Plan, Prepared, Supervisor, prepare};
+use numapilot_place::{Note, Options, Plan, Prepared, Reach, Supervisor, prepare};
 use numapilot_sys::prctl;
 use numapilot_topology::Machine;
 
@@ -73,7 +73,7 @@ impl Args {
         let prepared = match &far {
             Some((_, via)) => {
                 let attest = Some(via.directory.as_path());
-                let command = via.command(&plan, &[], attest, false, &self.command);
+                let command = via.command(&plan, Reach::Allowed, &[], attest, false, &self.command);
                 prepare(&Plan::default(), machine, &command, &Options::default())?
             }
             None => self.prepare(&plan, machine)?,

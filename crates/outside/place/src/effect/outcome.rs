@@ -36,6 +36,15 @@ pub struct Outcome {
     pub remedy: Option<String>,
 }
 
+impl Outcome {
+    /// The whole plan, of a run that failed with this error.
+    #[must_use]
+    pub fn failed(error: String) -> Self {
+        let state = State::NotInEffect;
+        Self { setting: "plan".to_owned(), state, seen: None, cause: Some(error), remedy: None }
+    }
+}
+
 /// `memory bind 0: in effect (bind:0)`.
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,7 +6,7 @@
 //!                    Format::finish() <----------'     the whole text; what is missing is a comment
 //! ```
 //!
-//! Each setting is decided once ([`Setting`]); each launcher is one file that says how it writes a
+//! Each setting is decided once (`Setting`); each launcher is one file that says how it writes a
 //! setting, or why it cannot. A setting that exists only for the whole machine is the same for all
 //! launchers, and is answered here.
 

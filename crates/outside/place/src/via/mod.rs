@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 pub use attestation::{AttestError, Attestation, Attesting, Missing, judge, read};
 pub use template::{Template, TemplateError};
 
-use crate::Plan;
+use crate::{Plan, Reach};
 
 /// The launcher, and where the far ends attest.
 #[derive(Clone, Debug)]
@@ -48,12 +48,13 @@ impl Via {
         &self.template
     }
 
-    /// The command of the launcher. `variables` are those that a plan cannot contain, `directory` is
+    /// The command of the launcher. `reach` is how far the plan may reach, `variables` are those that a plan cannot contain, `directory` is
     /// where the far ends of this run attest; without it, they do not. Under `strict` they fail if a setting has no effect.
     #[must_use]
     pub fn command(
         &self,
         plan: &Plan,
+        reach: Reach,
         variables: &[(OsString, OsString)],
         directory: Option<&Path>,
         strict: bool,
@@ -61,6 +62,7 @@ impl Via {
     ) -> Vec<OsString> {
         let mut words: Vec<OsString> = vec![self.program.clone().into(), "run".into()];
         words.extend(plan.options().into_iter().map(OsString::from));
+        words.extend((reach == Reach::All).then(|| "--all".into()));
         for (name, value) in variables {
             let mut word = OsString::from("--env=");
             word.push(name);
@@ -91,8 +93,14 @@ mod tests {
             ..Plan::default()
         };
         let raw = [("B".into(), "x".into())];
-        let command =
-            via.command(&plan, &raw, Some(Path::new("/d/1")), true, &["app".into(), "-x".into()]);
+        let command = via.command(
+            &plan,
+            Reach::All,
+            &raw,
+            Some(Path::new("/d/1")),
+            true,
+            &["app".into(), "-x".into()],
+        );
         let words: Vec<&str> = command.iter().map(|word| word.to_str().unwrap()).collect();
         assert_eq!(
             words,
@@ -103,6 +111,7 @@ mod tests {
                 "run",
                 "--interleave=all",
                 "--env=A=b c",
+                "--all",
                 "--env=B=x",
                 "--strict",
                 "--attest",

@@ -7,8 +7,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 
-use numapilot_place::Plan;
 use numapilot_place::via::{Missing, Via, judge, read};
+use numapilot_place::{Plan, Reach};
 
 use super::{RunError, io_error};
 use crate::evidence::Failure;
@@ -30,7 +30,7 @@ impl FarRun {
 
     /// The command of the launcher.
     pub fn command(&self, plan: &Plan, command: &[OsString]) -> Vec<OsString> {
-        self.via.command(plan, &[], Some(&self.directory), true, command)
+        self.via.command(plan, Reach::Allowed, &[], Some(&self.directory), true, command)
     }
 
     /// Why the run does not count: the program's own failure, or that of the plan.
