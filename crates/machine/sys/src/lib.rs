@@ -28,6 +28,7 @@ pub mod shared;
 pub mod signals;
 pub mod spawn;
 pub mod splitmix;
+pub mod system_v;
 
 use std::io;
 
