@@ -1,7 +1,8 @@
 //! Captures the program's output, standard output and error in the order written, up to a limit.
 //!
 //! The thread that waits for the program reads a single pipe, so there is nothing to join
-//! afterwards. Descendants that outlive the program and keep the pipe open cause no delay.
+//! afterwards. Descendants that outlive the program and keep the pipe open cause no delay. The pipes
+//! of programs that run side by side are read together, so that none of them has to wait.
 
 use std::collections::VecDeque;
 use std::io::{self, PipeReader, PipeWriter, Read};
@@ -15,6 +16,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 const KEPT: usize = 1 << 20;
 
 /// Output being read.
+#[derive(Debug)]
 pub struct Capture {
     pipe: PipeReader,
     kept: VecDeque<u8>,
@@ -27,27 +29,6 @@ impl Capture {
         let (pipe, writer) = io::pipe()?;
         fcntl_setfl(&pipe, fcntl_getfl(&pipe)? | OFlags::NONBLOCK)?;
         Ok((Self { pipe, kept: VecDeque::new(), open: true }, writer))
-    }
-
-    /// Reads until `program` (a pidfd) becomes readable, for at most `limit`. Returns whether it
-    /// did.
-    pub fn read_until_end(&mut self, program: &impl AsFd, limit: Duration) -> io::Result<bool> {
-        let timeout = Timespec::try_from(limit).map_err(io::Error::other)?;
-        let mut fds = vec![PollFd::new(program, PollFlags::IN)];
-        if self.open {
-            fds.push(PollFd::new(&self.pipe, PollFlags::IN));
-        }
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(false),
-            Err(error) => return Err(error.into()),
-        }
-        let ended = !fds[0].revents().is_empty();
-        let output = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
-        if output && !ended {
-            self.read()?;
-        }
-        Ok(ended)
     }
 
     /// Reads what is available, at most one buffer.
@@ -78,4 +59,35 @@ impl Capture {
         }
         Ok(String::from_utf8_lossy(self.kept.make_contiguous()).into_owned())
     }
+}
+
+/// Reads the output of programs (pidfds) until one of them has ended, for at most `limit`. Returns
+/// whether any has.
+pub fn read_until_end<P: AsFd>(
+    programs: &mut [(&P, &mut Capture)],
+    limit: Duration,
+) -> io::Result<bool> {
+    let timeout = Timespec::try_from(limit).map_err(io::Error::other)?;
+    let mut fds: Vec<PollFd<'_>> =
+        programs.iter().map(|(program, _)| PollFd::new(*program, PollFlags::IN)).collect();
+    let open: Vec<usize> = (0..programs.len()).filter(|&at| programs[at].1.open).collect();
+    fds.extend(open.iter().map(|&at| PollFd::new(&programs[at].1.pipe, PollFlags::IN)));
+    match poll(&mut fds, Some(&timeout)) {
+        Ok(_) => {}
+        Err(rustix::io::Errno::INTR) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    }
+    let (ends, outputs) = fds.split_at(programs.len());
+    let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
+    let ended = ends.iter().any(is_ready);
+    let printed: Vec<usize> =
+        open.iter().zip(outputs).filter(|(_, fd)| is_ready(fd)).map(|(&at, _)| at).collect();
+    drop(fds);
+    // What an ended program has printed is read when it is waited for.
+    if !ended {
+        for at in printed {
+            programs[at].1.read()?;
+        }
+    }
+    Ok(ended)
 }

@@ -16,7 +16,8 @@ use numapilot_place::{Options, Plan, prepare, scratch_directory};
 use numapilot_topology::Machine;
 use serde::Deserialize;
 
-use super::execute::{Execution, RunContext, execute, stdin};
+use super::execute::{RunContext, execute, stdin};
+use super::execution::Execution;
 use super::{Judge, Program, RunError, end_of_output, io_error, tail};
 use crate::evidence::{Failure, Order, Outcome, Phase, Remains, Trial};
 use crate::shape::{Candidate, DEFAULT};

@@ -7,13 +7,16 @@
 mod capture;
 mod emulated;
 mod execute;
+mod execution;
 mod expression;
 mod group;
 mod judge;
 mod leftovers;
 mod no_number;
 mod number;
+mod peak;
 mod via;
+mod watched;
 
 use std::ffi::OsString;
 use std::io;
@@ -35,7 +38,8 @@ use crate::evidence::{Failure, Order, Outcome, Remains, Trial};
 use crate::shape::DEFAULT;
 pub use emulated::Emulated;
 use emulated::Guests;
-pub use execute::{Execution, RunContext, execute, stdin};
+pub use execute::{RunContext, execute, stdin};
+pub use execution::Execution;
 pub use expression::expression;
 pub use judge::{Judge, Limits, Metric, MetricError, Written, last_number};
 use leftovers::Leftovers;
