@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
 mod options;
+mod server;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -64,9 +64,21 @@ pub struct Trial {
     pub peak_rss_bytes: Option<u64>,
     /// The outcome.
     pub outcome: Outcome,
+    /// The values of which the figure is the mean, if they were several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub values: Option<Values>,
     /// What the run left behind.
     #[serde(default, skip_serializing_if = "Remains::is_empty")]
     pub remains: Remains,
+}
+
+/// The values that a load printed while it ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Values {
+    /// All of them.
+    pub found: usize,
+    /// Those of the warm-up, at the beginning, which do not count.
+    pub dropped: usize,
 }
 
 /// The output and processes that a run left behind.
@@ -77,6 +89,9 @@ pub struct Remains {
     pub output: String,
     /// Processes that still ran after it and were ended: name and process number.
     pub ended: Vec<String>,
+    /// Shared memory that outlived its processes and was removed: number and size.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<String>,
 }
 
 impl Remains {
@@ -90,7 +105,7 @@ impl Remains {
     /// Whether it left nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.output.is_empty() && self.ended.is_empty()
+        self.output.is_empty() && self.ended.is_empty() && self.removed.is_empty()
     }
 }
 
@@ -114,6 +129,10 @@ pub enum Failure {
     Signal(i32),
     /// The program took longer than `--timeout`.
     Timeout,
+    /// The server did not get ready, or ended too early: the text says which.
+    Server(String),
+    /// The load on a server failed: the text says how.
+    Load(String),
     /// The text that `--check` matches differs from the default's.
     WrongAnswer {
         /// What the default printed.
@@ -138,6 +157,8 @@ impl fmt::Display for Failure {
             Self::WrongAnswer { expected, got } => {
                 write!(f, "wrong answer: {got:?} instead of {expected:?}")
             }
+            Self::Server(text) => write!(f, "the server {text}"),
+            Self::Load(text) => write!(f, "the load failed: {text}"),
             Self::OverLimit(text) => write!(f, "over the limit: {text}"),
             Self::NoFigure(text) | Self::NotApplied(text) => f.write_str(text),
         }
@@ -188,7 +209,8 @@ impl Trial {
     /// A run that left nothing behind, and whose peak memory is unknown.
     #[must_use]
     pub fn new(order: Order, seconds: f64, outcome: Outcome) -> Self {
-        Self { order, seconds, peak_rss_bytes: None, outcome, remains: Remains::default() }
+        let remains = Remains::default();
+        Self { order, seconds, peak_rss_bytes: None, outcome, values: None, remains }
     }
 
     /// Its cost, if it gave a value.

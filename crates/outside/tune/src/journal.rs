@@ -290,7 +290,11 @@ mod tests {
             .zip(outcomes)
             .map(|(block, outcome)| Trial {
                 peak_rss_bytes: Some(1),
-                remains: Remains { output: "the end".into(), ended: vec!["sh (1)".into()] },
+                remains: Remains {
+                    output: "the end".into(),
+                    ended: vec!["sh (1)".into()],
+                    ..Remains::default()
+                },
                 ..Trial::new(
                     Order { phase: Phase::Race, block, candidate: Candidate(7) },
                     1.0 / 3.0,

@@ -11,6 +11,7 @@ use numapilot_tune::space::Request;
 use regex::Regex;
 
 use super::limit::limit;
+use super::server_command::ServerCommand;
 
 /// Arguments of `tune`.
 #[derive(clap::Args)]
@@ -28,8 +29,12 @@ numapilot tune --max-time 20m --metric 'tps = ([0-9.]+)' --maximize -- ./bench.s
 numapilot tune --factor thp=inherit --limit rss=8G --check 'sum=(\\d+)' -- ./job\n  \
 numapilot tune --lab machine-a -- ./query --threads 16")]
 pub struct Args {
+    // In a box, because the arguments of all verbs share one enumeration.
     #[command(flatten)]
-    pub measure: MeasureArgs,
+    pub measure: Box<MeasureArgs>,
+
+    #[command(flatten)]
+    pub server: ServerArgs,
 
     #[command(flatten)]
     pub space: SpaceArgs,
@@ -44,9 +49,16 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
 
-    /// The program and its arguments.
-    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
-    pub command: Vec<OsString>,
+    /// The program and its arguments, unless --server is given.
+    #[arg(value_name = "COMMAND", required_unless_present = "server", trailing_var_arg = true)]
+    command: Vec<OsString>,
+}
+
+impl Args {
+    /// The command that runs under the plans: the program, or the server.
+    pub fn command(&self) -> &[OsString] {
+        self.server.server.as_ref().map_or(&self.command, |server| &server.words)
+    }
 }
 
 /// Options of measuring.
@@ -61,7 +73,8 @@ pub struct MeasureArgs {
     /// Start the program by another launcher: {} in the template becomes `numapilot run` with the
     /// plan and the command, as in 'srun -N2 {}'. A run counts only if every far end attests that
     /// the plan took effect.
-    #[arg(long, value_name = "TEMPLATE", help_heading = "Measuring", conflicts_with = "lab")]
+    #[arg(long, value_name = "TEMPLATE", help_heading = "Measuring",
+          conflicts_with_all = ["lab", "server"])]
     pub via: Option<Template>,
 
     /// Directory for the attestations, which must be shared with the far ends [default: in that of
@@ -101,7 +114,7 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "LIMIT", value_parser = limit, help_heading = "Measuring")]
     pub limit: Vec<Limits>,
 
-    /// End a run after this time and count it as failed [default: ten times the default's
+    /// End a run (with --server, the load) after this time and count it as failed [default: ten times the default's
     /// slowest run, at least 10s, or with --lab 120s; until the default has run, what is left of
     /// --max-time]. With --lab, it is time of this host with the boot, for each guest that runs at
     /// the same time.
@@ -120,13 +133,53 @@ pub struct MeasureArgs {
     pub allow_held_settings: bool,
 
     /// Run this in a shell before every run; its time does not count.
-    #[arg(long, value_name = "SHELL", help_heading = "Measuring")]
+    #[arg(long, visible_alias = "setup", value_name = "SHELL", help_heading = "Measuring")]
     pub prepare: Option<String>,
 
-    /// Standard input of the program, from its beginning in every run [default: the input
-    /// redirected into numapilot, else empty].
+    /// Run this in a shell after every run, also after one that failed or was interrupted; its time
+    /// does not count.
+    #[arg(long, value_name = "SHELL", help_heading = "Measuring")]
+    pub cleanup: Option<String>,
+
+    /// Standard input of the program (with --server, of the load), from its beginning in every run
+    /// [default: the input redirected into numapilot, else empty].
     #[arg(long, value_name = "FILE", help_heading = "Measuring")]
     pub stdin: Option<PathBuf>,
+}
+
+/// Options of a server.
+#[derive(clap::Args)]
+pub struct ServerArgs {
+    /// Measure a server: every run starts this command under its plan, waits for --ready, runs
+    /// --load and stops the server. It is quoted as in a shell, but no shell runs it.
+    #[arg(long, value_name = "COMMAND", value_parser = ServerCommand::parse,
+          requires_all = ["ready", "load"], conflicts_with_all = ["command", "lab"],
+          help_heading = "Servers")]
+    pub server: Option<ServerCommand>,
+
+    /// Repeat this in a shell until it succeeds: the server is ready.
+    #[arg(long, value_name = "SHELL", requires = "server", help_heading = "Servers")]
+    pub ready: Option<String>,
+
+    /// Put load on the server with this, in a shell and outside of the plan; --metric and --check
+    /// apply to its output. Of several matches of --metric, as in progress lines, the mean counts,
+    /// without those of the warm-up.
+    #[arg(long, value_name = "SHELL", requires = "server", help_heading = "Servers")]
+    pub load: Option<String>,
+
+    /// Run the load on these CPUs, and the server on the others.
+    #[arg(long, value_name = "CPUS", requires = "server", help_heading = "Servers")]
+    pub load_cpus: Option<String>,
+
+    /// A server that is not ready after this time has failed.
+    #[arg(long, value_name = "TIME", requires = "server", value_parser = units::duration,
+          default_value = "60s", help_heading = "Servers")]
+    pub ready_timeout: Duration,
+
+    /// Kill a server that has not ended this long after SIGTERM.
+    #[arg(long, value_name = "TIME", requires = "server", value_parser = units::duration,
+          default_value = "60s", help_heading = "Servers")]
+    pub stop_timeout: Duration,
 }
 
 /// `--decimal`.

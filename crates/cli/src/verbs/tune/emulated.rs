@@ -35,9 +35,12 @@ pub fn machine(args: &Args) -> anyhow::Result<Option<(Emulated, Machine)>> {
         lab,
         machine: name.clone(),
         options: scale.into_iter().chain(included).collect(),
-        // What --prepare changes must be there for one run only.
-        jobs: if args.measure.prepare.is_some() { NonZeroUsize::MIN } else { allowed_here() },
-        directory: args.files.state(&args.command, Some(name))?,
+        // What --prepare and --cleanup change must be there for one run only.
+        jobs: match (&args.measure.prepare, &args.measure.cleanup) {
+            (None, None) => allowed_here(),
+            _ => NonZeroUsize::MIN,
+        },
+        directory: args.files.state(args.command(), "", Some(name))?,
     };
     Ok(Some((emulated, machine)))
 }

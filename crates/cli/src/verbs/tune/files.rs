@@ -46,8 +46,14 @@ impl FileArgs {
         if self.force || self.resume { Existing::Replace } else { Existing::Keep }
     }
 
-    /// The directory of this command's results, on this machine or on an emulated one.
-    pub fn state(&self, command: &[OsString], lab: Option<&str>) -> anyhow::Result<PathBuf> {
+    /// The directory of the results of this command (with this load, if it is a server), on this
+    /// machine or on an emulated one.
+    pub fn state(
+        &self,
+        command: &[OsString],
+        load: &str,
+        lab: Option<&str>,
+    ) -> anyhow::Result<PathBuf> {
         if let Some(directory) = &self.state {
             return Ok(directory.clone());
         }
@@ -63,6 +69,9 @@ impl FileArgs {
         (command, std::env::current_dir().ok()).hash(&mut hasher);
         if let Some(machine) = lab {
             machine.hash(&mut hasher);
+        }
+        if !load.is_empty() {
+            load.hash(&mut hasher);
         }
         Ok(base.join("numapilot").join(format!("tune-{:016x}", hasher.finish())))
     }
@@ -103,6 +112,8 @@ pub struct Origin<'a> {
     pub command: &'a [OsString],
     /// This host.
     pub machine: &'a Machine,
+    /// The load, if the command is a server.
+    pub load: Option<&'a str>,
     pub held: &'a [Holder],
     /// The emulated machine.
     pub lab: Option<&'a str>,
@@ -117,8 +128,10 @@ impl Origin<'_> {
             Some(machine) => vec![format!("Machine: {machine}, emulated; times are simulated")],
             None => self.this_machine(),
         });
+        let title = if self.load.is_some() { "Server" } else { "Command" };
+        lines.push(format!("{title}: {}", words.join(" ")));
+        lines.extend(self.load.map(|load| format!("Load: {load}")));
         lines.extend([
-            format!("Command: {}", words.join(" ")),
             format!("Metric: {}", report.metric),
             format!("Result: {}", text::result(report, best)),
             format!("Runs: {} of this plan, {} in all", best.runs, report.runs),

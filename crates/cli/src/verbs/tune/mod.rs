@@ -9,6 +9,8 @@ mod input;
 mod limit;
 mod progress;
 mod run;
+mod server;
+mod server_command;
 mod setup;
 mod svg;
 mod text;

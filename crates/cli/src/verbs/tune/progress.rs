@@ -32,6 +32,8 @@ pub struct Progress<'a> {
     is_time: bool,
     /// Programs that runs left running; each is named once.
     left: BTreeSet<String>,
+    /// Whether shared memory that a run left was named.
+    has_named_memory: bool,
 }
 
 impl<'a> Progress<'a> {
@@ -42,7 +44,7 @@ impl<'a> Progress<'a> {
         is_time: bool,
     ) -> Self {
         let line = StatusLine::new(terminal);
-        Self { line, space, settings, is_time, left: BTreeSet::new() }
+        Self { line, space, settings, is_time, left: BTreeSet::new(), has_named_memory: false }
     }
 
     pub fn finish(&self) {
@@ -116,6 +118,9 @@ impl Progress<'_> {
         for ended in &trial.remains.ended {
             self.line.say(&format!("  it left {} running, which was ended", printable(ended)));
         }
+        for removed in &trial.remains.removed {
+            self.line.say(&format!("  it left {removed}, which was removed"));
+        }
     }
 
     fn say_failed(&self, evidence: &[Trial], trial: &Trial, failure: &Failure) {
@@ -149,6 +154,16 @@ impl Progress<'_> {
                     printable(program),
                 ));
             }
+        }
+        if let Some(removed) = trial.remains.removed.first()
+            && !std::mem::replace(&mut self.has_named_memory, true)
+        {
+            self.line.say(&format!(
+                "run {} ({}), {}: it left {removed}, which was removed, as after every run",
+                evidence.len(),
+                trial.order.phase,
+                self.space.plan(trial.order.candidate),
+            ));
         }
     }
 }

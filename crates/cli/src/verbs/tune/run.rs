@@ -43,13 +43,17 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let held = held_settings();
     let setup = match Setup::new(terminal, args) {
         Ok(setup) => setup,
-        Err(error) => return launch_error(terminal, &args.command, error),
+        Err(error) => return launch_error(terminal, args, error),
     };
+    let load = args.server.load.as_deref();
     if args.measure.via.is_none() {
-        let remedy = |launcher: &str| {
-            format!("give it by --via: numapilot tune --via '{launcher} ... {{}}' -- COMMAND")
+        let remedy = |launcher: &str| match load {
+            None => {
+                format!("give it by --via: numapilot tune --via '{launcher} ... {{}}' -- COMMAND")
+            }
+            Some(_) => "give --server the command of the server itself".to_owned(),
         };
-        launchers::check(terminal, &args.command, remedy, false)?;
+        launchers::check(terminal, args.command(), remedy, false)?;
     }
     let interrupted = interruption::flag()?;
     // Guests leave no process on this host, and run side by side: whoever adopts orphans must have
@@ -59,7 +63,8 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         let _ = prctl::adopt_orphans();
     }
     let mut runner = setup.runner(&interrupted);
-    let directory = args.files.state(&args.command, args.measure.lab.as_deref())?;
+    let directory =
+        args.files.state(args.command(), load.unwrap_or_default(), args.measure.lab.as_deref())?;
     let (mut journal, past) = numapilot_tune::journal::Journal::open(
         &directory,
         &setup.fingerprint(args, &held),
@@ -70,7 +75,7 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let mut evidence = past.trials;
     text::start(terminal, &setup, journal.path(), evidence.len());
     // Released when dropped, and after a crash like every entry of the settings journal.
-    let _reserved = setup.reserve(&args.command)?;
+    let _reserved = setup.reserve(args.command())?;
     let mut progress = Progress::new(terminal, &setup.space, &setup.settings, setup.is_time());
     let result = search(
         &setup.space,
@@ -84,7 +89,7 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let stop = match result {
         Ok(stop) => stop,
         Err(SearchError::Run(error)) if evidence.is_empty() => {
-            return launch_error(terminal, &args.command, error.into());
+            return launch_error(terminal, args, error.into());
         }
         Err(error) => {
             return Err(anyhow::Error::from(error).context(format!(
@@ -100,17 +105,15 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let report = Report::new(&setup.space, &setup.settings, &evidence, stop, setup.metric_name());
     // Includes settings that were taken since.
     let held = held_settings();
-    let origin = Origin {
-        command: &args.command,
-        machine: &setup.machine,
-        held: &held,
-        lab: args.measure.lab.as_deref(),
-    };
+    let lab = args.measure.lab.as_deref();
+    let command = args.command();
+    let origin = Origin { command, machine: &setup.machine, load, held: &held, lab };
     // What hours of measuring have shown is printed even if it cannot be written.
-    let (written, unwritten) = match outputs.write(terminal, &report, &origin) {
+    let (mut written, unwritten) = match outputs.write(terminal, &report, &origin) {
         Ok(written) => (written, None),
         Err(error) => (Written::default(), Some(error)),
     };
+    written.server = args.server.server.as_ref().map(|server| server.text.clone());
     if args.json {
         terminal.json(&Measured::new(terminal, &report))?;
         written.lines().iter().for_each(|line| terminal.say(line));
@@ -129,7 +132,7 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
 /// A program that is missing or cannot be executed has its own status.
 fn launch_error(
     terminal: &Terminal,
-    command: &[OsString],
+    args: &Args,
     error: anyhow::Error,
 ) -> anyhow::Result<ExitCode> {
     let start = match error.downcast_ref::<RunError>() {
@@ -138,17 +141,26 @@ fn launch_error(
     };
     match start.map(PlaceError::exit_status) {
         Some(status) if status != 125 => {
-            terminal.error(&match shell_line(command) {
-                Some(line) => error.context(format!(
-                    "'{line}' is not the name of a program; have a shell run it: numapilot tune \
-                     -- sh -c '{line}'"
-                )),
+            terminal.error(&match shell_remedy(args) {
+                Some(remedy) => error.context(remedy),
                 None => error,
             });
             Ok(ExitCode::from(status))
         }
         _ => Err(error),
     }
+}
+
+/// The remedy for a command that only a shell can run.
+fn shell_remedy(args: &Args) -> Option<String> {
+    if let Some(server) = &args.server.server {
+        return server.shell_remedy();
+    }
+    let line = shell_line(args.command())?;
+    Some(format!(
+        "'{line}' is not the name of a program; have a shell run it: numapilot tune -- sh -c \
+         '{line}'"
+    ))
 }
 
 /// The command, if it is a shell command line given as one word.

@@ -18,7 +18,9 @@ use numapilot_topology::Machine;
 use numapilot_tune::decide::Settings;
 use numapilot_tune::evidence::Goal;
 use numapilot_tune::journal::{Fingerprint, PROGRAM};
-use numapilot_tune::run::{Decimal, Emulated, Judge, Limits, Metric, Program, Runner};
+use numapilot_tune::run::{
+    Decimal, Emulated, Judge, Limits, Matches, Metric, Program, Runner, Service,
+};
 use numapilot_tune::space::{Facts, Space};
 use serde_json::{Value, json};
 
@@ -63,10 +65,12 @@ impl Setup {
         let machine = numapilot_topology::read(Path::new("/"))?;
         let input = Input::of(args.measure.stdin.as_deref())?;
         let program = Program {
-            command: args.command.clone(),
+            command: args.command().to_vec(),
             stdin: input.path.clone(),
             prepare: args.measure.prepare.clone(),
             via: via(args)?,
+            cleanup: args.measure.cleanup.clone(),
+            service: args.server.service(&machine)?,
             timeout: args.measure.timeout,
         };
         let decimal = args.measure.decimal.map(Decimal::from);
@@ -74,8 +78,11 @@ impl Setup {
             None => Metric::WallTime,
             Some(regex) => Metric::matched(regex, decimal).context("--metric")?,
         };
+        // Progress lines of a load are many figures, of which none is the result.
+        let matches = if program.service.is_some() { Matches::Steady } else { Matches::Last };
         let judge =
-            Judge::new(metric.clone(), args.measure.check.clone(), limits(&args.measure.limit));
+            Judge::new(metric.clone(), args.measure.check.clone(), limits(&args.measure.limit))
+                .counting(matches);
         let emulated = emulated::machine(args)?;
         let (space, machine_wide) = match &emulated {
             Some((_, emulated)) => {
@@ -145,6 +152,11 @@ impl Setup {
         }
     }
 
+    /// What makes the program a server.
+    pub fn service(&self) -> Option<&Service> {
+        self.program.service.as_ref()
+    }
+
     /// Whether the metric is a time that numapilot measures.
     pub fn is_time(&self) -> bool {
         matches!(self.metric, Metric::WallTime)
@@ -161,7 +173,7 @@ impl Setup {
     /// Identifies the search. Limits of time and runs are not part of it and may change on
     /// resuming.
     pub fn fingerprint(&self, args: &Args, held: &[Holder]) -> Fingerprint {
-        let words = words_of(&args.command);
+        let words = words_of(args.command());
         let directory = std::env::current_dir().unwrap_or_default();
         let measure = &args.measure;
         let regex = |regex: &Option<regex::Regex>| regex.as_ref().map(ToString::to_string);
@@ -169,10 +181,11 @@ impl Setup {
         let fields = [
             ("command", json!(words)),
             ("directory", json!(directory)),
-            (PROGRAM, program_file(&args.command)),
+            (PROGRAM, program_file(args.command())),
             ("stdin", self.input.identity.clone()),
             ("prepare", json!(measure.prepare)),
             ("via", json!(measure.via.as_ref().map(ToString::to_string))),
+            ("cleanup", json!(measure.cleanup)),
             ("metric", json!(regex(&measure.metric))),
             ("decimal", json!(measure.decimal.map(|decimal| format!("{decimal:?}")))),
             ("check", json!(regex(&measure.check))),
@@ -198,12 +211,13 @@ impl Setup {
             ("machine", json!([on.machine, words_of(&on.options), description]))
         });
         // A guest has copies of these files, so only others change them.
-        let files = self.emulated.is_some().then(|| ("files", argument_files(&args.command)));
+        let files = self.emulated.is_some().then(|| ("files", argument_files(args.command())));
         fields
             .into_iter()
             .chain(held)
             .chain(emulated)
             .chain(files)
+            .chain(args.server.identity())
             .map(|(key, value)| (key.to_owned(), value))
             .collect()
     }
@@ -214,7 +228,7 @@ fn via(args: &Args) -> anyhow::Result<Option<Via>> {
     let Some(template) = &args.measure.via else { return Ok(None) };
     let directory = match &args.measure.attest {
         Some(directory) => directory.clone(),
-        None => args.files.state(&args.command, None)?.join("attest"),
+        None => args.files.state(args.command(), "", None)?.join("attest"),
     };
     Ok(Some(Via::new(template.clone(), &directory)?))
 }
@@ -280,7 +294,9 @@ fn space(
         Ok(())
     };
     let extras = added_plans(terminal, &args.space.plans, applies)?;
-    let facts = Facts::new(machine, Path::new("/"));
+    let mut of_program = machine.clone();
+    args.server.narrow(&mut of_program)?;
+    let facts = Facts::new(&of_program, Path::new("/"));
     let space = Space::new(&facts, &args.space.factors, extras, applies);
     Ok((space, machine_wide.into_inner()))
 }

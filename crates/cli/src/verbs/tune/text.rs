@@ -10,7 +10,7 @@ use numapilot_cli_kit::terminal::{
 use numapilot_place::settings_journal::{Holder, Setting};
 use numapilot_tune::decide::Stop;
 use numapilot_tune::evidence::Goal;
-use numapilot_tune::report::{Basis, PlanFigures, Report, Status};
+use numapilot_tune::report::{Basis, PlanFigures, Report, Status, ValuesFigures};
 use numapilot_tune::space::Skipped;
 
 use super::setup::{Setup, is_time};
@@ -46,6 +46,15 @@ pub fn start(terminal: &Terminal, setup: &Setup, state: &Path, done: usize) {
     if let Some(bytes) = setup.input.redirected_bytes() {
         let bytes = numapilot_cli_kit::terminal::bytes(bytes);
         terminal.say(format_args!("every run gets the {bytes} of this standard input"));
+    }
+    if let Some(service) = setup.service() {
+        let apart = service.cpus.as_ref().map_or_else(String::new, |cpus| {
+            format!("; the server runs on CPUs {}, the load on CPUs {}", cpus.server, cpus.load)
+        });
+        terminal.say(format_args!(
+            "every run starts the server under its plan, waits until --ready succeeds, runs --load \
+             outside of the plan and stops the server{apart}"
+        ));
     }
     if !setup.machine_wide.is_empty() {
         let settings: Vec<String> = setup.machine_wide.iter().map(Setting::to_string).collect();
@@ -109,12 +118,37 @@ fn heading(out: &mut impl Write, report: &Report, held: &[Holder]) -> anyhow::Re
         plural(report.runs, "run"),
         seconds(report.seconds)
     )?;
+    if let Some(values) = &report.values {
+        writeln!(out, "{}", mean_of(values))?;
+        if values.are_unsteady() {
+            writeln!(
+                out,
+                "{WARN}not steady{WARN:#}: in {} of {} the values still changed in the middle of the \
+                 load; let the load run longer",
+                values.at_limit,
+                plural(values.runs, "run")
+            )?;
+        }
+    }
     for holder in held {
         let holder = printable(&holder.to_string());
         writeln!(out, "{WARN}not the machine's own settings{WARN:#}: {holder}")?;
     }
     writeln!(out)?;
     Ok(())
+}
+
+/// How the figures follow from the values that the load prints.
+fn mean_of(values: &ValuesFigures) -> String {
+    let range = |[low, high]: [usize; 2]| match low == high {
+        true => low.to_string(),
+        false => format!("{low} to {high}"),
+    };
+    format!(
+        "each figure is the mean of {} values of the load, less {} dropped as warm-up",
+        range(values.found),
+        range(values.dropped)
+    )
 }
 
 /// The metric at the beginning of a line.
@@ -408,6 +442,7 @@ mod tests {
             never_ran: Vec::new(),
             is_short: false,
             left_running: BTreeSet::new(),
+            values: None,
         }
     }
 

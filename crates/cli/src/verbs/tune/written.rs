@@ -9,6 +9,8 @@ pub struct Written {
     pub picture: Option<PathBuf>,
     /// A profile that existed before and does not come from this search.
     pub untouched: Option<PathBuf>,
+    /// The server that was measured, as the user wrote it.
+    pub server: Option<String>,
 }
 
 impl Written {
@@ -20,7 +22,8 @@ impl Written {
             (Some(path), _) => {
                 let path = path.display();
                 lines.push(format!("Profile: {path}"));
-                lines.push(format!("Use it: numapilot run --profile {path} -- COMMAND"));
+                let command = self.server.as_deref().unwrap_or("COMMAND");
+                lines.push(format!("Use it: numapilot run --profile {path} -- {command}"));
             }
             (None, untouched) => {
                 let mut line =

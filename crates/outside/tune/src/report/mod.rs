@@ -9,7 +9,7 @@ pub use crate::decide::{Basis, Claim as Status};
 use crate::decide::{
     Claim, Figure, Finding, Findings, MainEffect, Settings, Stop, failures, is_short,
 };
-use crate::evidence::{Goal, Outcome, Phase, Trial};
+use crate::evidence::{Goal, Outcome, Phase, Trial, Values};
 use crate::shape::{Candidate, DEFAULT};
 use crate::space::{Skipped, Space};
 use crate::statistics::median;
@@ -56,6 +56,45 @@ pub struct Report {
     pub is_short: bool,
     /// Programs that runs left running and that were ended.
     pub left_running: BTreeSet<String>,
+    /// The values of which the figures are means, if a load has printed several.
+    pub values: Option<ValuesFigures>,
+}
+
+/// The values that loads printed in the runs of a search.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ValuesFigures {
+    /// Fewest and most values of a run.
+    pub found: [usize; 2],
+    /// Fewest and most values that were dropped as warm-up.
+    pub dropped: [usize; 2],
+    /// Runs with several values.
+    pub runs: usize,
+    /// Of these, runs in which as many were dropped as may be.
+    pub at_limit: usize,
+}
+
+impl ValuesFigures {
+    fn of(evidence: &[Trial]) -> Option<Self> {
+        let values = || evidence.iter().filter_map(|trial| trial.values);
+        let range = |count: fn(Values) -> usize| {
+            Some([values().map(count).min()?, values().map(count).max()?])
+        };
+        let is_at_limit =
+            |values: &Values| values.dropped > 0 && values.dropped == values.found / 2;
+        Some(Self {
+            found: range(|values| values.found)?,
+            dropped: range(|values| values.dropped)?,
+            runs: values().count(),
+            at_limit: values().filter(is_at_limit).count(),
+        })
+    }
+
+    /// Whether the values of most runs still changed in the middle of the load. Noise alone brings
+    /// single runs to the limit.
+    #[must_use]
+    pub fn are_unsteady(&self) -> bool {
+        2 * self.at_limit > self.runs
+    }
 }
 
 /// The default.
@@ -160,6 +199,7 @@ impl Report {
             never_ran: never_ran.map(|plan| space.plan(plan).to_string()).collect(),
             is_short: is_short(&shape, settings, evidence),
             left_running: left_running.map(str::to_owned).collect(),
+            values: ValuesFigures::of(evidence),
         }
     }
 }

@@ -183,7 +183,7 @@ impl Guests {
             Outcome::Value(_) => String::new(),
             Outcome::Failed(_) => tail(text),
         };
-        let remains = Remains { output, ended: Vec::new() };
+        let remains = Remains { output, ..Remains::default() };
         Ok(Trial { remains, ..Trial::new(order, guest.seconds, outcome) })
     }
 

@@ -12,7 +12,7 @@
 
 use std::sync::LazyLock;
 
-use regex::Regex;
+use regex::{Match, Regex};
 use regex_syntax::hir::{Hir, HirKind};
 
 use super::no_number::NoNumber;
@@ -29,12 +29,47 @@ pub struct Found {
     pub reading: Reading,
 }
 
-/// Finds the number in the first group of the last match that has one, or the last match as a whole
-/// for an expression without groups.
+/// Finds the number above 0 in the first group of the last match that has one, or the last match as
+/// a whole for an expression without groups.
 pub fn find_number(regex: &Regex, text: &str, decimal: Option<Decimal>) -> Result<Found, NoNumber> {
+    let found = matches(regex, text).last().ok_or(NoNumber::NoMatch)?;
+    let number = read(regex, text, found, decimal)?;
+    if number.reading.value > 0.0 {
+        return Ok(number);
+    }
+    Err(NoNumber::NotPositive(found.as_str().to_owned()))
+}
+
+/// Finds the numbers of all matches, as [`find_number`] finds that of the last. A load that makes no
+/// progress for a moment prints 0, so single numbers may be 0.
+pub fn find_numbers(
+    regex: &Regex,
+    text: &str,
+    decimal: Option<Decimal>,
+) -> Result<Vec<Found>, NoNumber> {
+    let numbers: Vec<Found> = matches(regex, text)
+        .map(|found| read(regex, text, found, decimal))
+        .collect::<Result<_, _>>()?;
+    let last = numbers.last().ok_or(NoNumber::NoMatch)?;
+    if numbers.iter().any(|number| number.reading.value > 0.0) {
+        return Ok(numbers);
+    }
+    Err(NoNumber::NotPositive(last.text.clone()))
+}
+
+/// The first group of each match that has one.
+fn matches<'t>(regex: &'t Regex, text: &'t str) -> impl Iterator<Item = Match<'t>> {
     let group = usize::from(regex.captures_len() > 1);
-    let matches = regex.captures_iter(text).filter_map(|captures| captures.get(group));
-    let found = matches.last().ok_or(NoNumber::NoMatch)?;
+    regex.captures_iter(text).filter_map(move |captures| captures.get(group))
+}
+
+/// Reads a match as a number of at least 0.
+fn read(
+    regex: &Regex,
+    text: &str,
+    found: Match<'_>,
+    decimal: Option<Decimal>,
+) -> Result<Found, NoNumber> {
     let matched = found.as_str();
     let unreadable = |why| NoNumber::Unreadable { matched: matched.to_owned(), why };
     let own = reading(matched, decimal);
@@ -59,7 +94,7 @@ pub fn find_number(regex: &Regex, text: &str, decimal: Option<Decimal>) -> Resul
     };
     let unit = word.as_ref().filter(|word| !word.is_within && unit_of(&word.text).is_some());
     let reading = unit.map_or(Ok(own), |_| reading(&text, decimal).map_err(unreadable))?;
-    if reading.value.is_finite() && reading.value > 0.0 {
+    if reading.value.is_finite() && reading.value >= 0.0 {
         let common = word.map(|word| common(&word.text)).unwrap_or_default();
         return Ok(Found { text, common, reading });
     }

@@ -8,7 +8,8 @@ use thiserror::Error;
 use super::group::{self, Found};
 use super::no_number::NoNumber;
 use super::number::{Decimal, Kind};
-use crate::evidence::{Failure, Outcome};
+use super::steady;
+use crate::evidence::{Failure, Outcome, Values};
 use crate::shape::{Candidate, DEFAULT};
 
 /// The metric.
@@ -23,6 +24,16 @@ pub enum Metric {
         /// The decimal sign, for ambiguous numbers.
         decimal: Option<Decimal>,
     },
+}
+
+/// Which matches of an expression count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Matches {
+    /// The last one: the result that a program prints at its end.
+    #[default]
+    Last,
+    /// The mean over the steady part of all: progress lines of a load.
+    Steady,
 }
 
 /// Why an expression cannot be a metric.
@@ -83,6 +94,7 @@ pub struct Judge {
     metric: Metric,
     check: Option<Regex>,
     limits: Limits,
+    matches: Matches,
     answer: Option<String>,
     written: Written,
 }
@@ -151,7 +163,14 @@ impl Judge {
     /// Makes a judge. With `check`, every plan has to give the default's answer.
     #[must_use]
     pub fn new(metric: Metric, check: Option<Regex>, limits: Limits) -> Self {
-        Self { metric, check, limits, answer: None, written: Written::default() }
+        let (answer, written) = (None, Written::default());
+        Self { metric, check, limits, matches: Matches::default(), answer, written }
+    }
+
+    /// Chooses the matches of the metric's expression that count.
+    #[must_use]
+    pub fn counting(self, matches: Matches) -> Self {
+        Self { matches, ..self }
     }
 
     /// Sets the answer that the default gave in an earlier part of the search.
@@ -184,10 +203,22 @@ impl Judge {
         seconds: f64,
         peak_rss_bytes: u64,
     ) -> Outcome {
+        self.judge(candidate, text, seconds, peak_rss_bytes).0
+    }
+
+    /// Judges a run, and returns the values of which its figure is the mean, if they are several.
+    pub fn judge(
+        &mut self,
+        candidate: Candidate,
+        text: &str,
+        seconds: f64,
+        peak_rss_bytes: u64,
+    ) -> (Outcome, Option<Values>) {
         let checked = self.check_answer(candidate, text);
-        match checked.and_then(|()| self.within(seconds, peak_rss_bytes)) {
-            Ok(()) => self.value(text, seconds),
-            Err(failure) => Outcome::Failed(failure),
+        let within = checked.and_then(|()| self.within(seconds, peak_rss_bytes));
+        match within.and_then(|()| self.value(text, seconds)) {
+            Ok((value, values)) => (Outcome::Value(value), values),
+            Err(failure) => (Outcome::Failed(failure), None),
         }
     }
 
@@ -223,25 +254,38 @@ impl Judge {
         Ok(())
     }
 
-    fn value(&mut self, text: &str, seconds: f64) -> Outcome {
+    fn value(&mut self, text: &str, seconds: f64) -> Result<(f64, Option<Values>), Failure> {
         let Metric::Matched { regex, decimal } = &self.metric else {
-            return Outcome::Value(seconds);
+            return Ok((seconds, None));
         };
-        let of_metric =
-            |why| Outcome::Failed(Failure::NoFigure(format!("--metric '{regex}' {why}")));
-        match group::find_number(regex, text, *decimal) {
-            Ok(found) => match self.written.check(&found) {
-                Ok(()) => Outcome::Value(found.reading.value),
-                Err(why) => of_metric(format!("found: {why}")),
-            },
-            Err(NoNumber::NoMatch) => {
-                Outcome::Failed(Failure::NoFigure(format!("no output matches --metric '{regex}'")))
-            }
-            Err(NoNumber::Unreadable { matched, why }) => {
+        let of_metric = |why| Failure::NoFigure(format!("--metric '{regex}' {why}"));
+        let numbers = match self.matches {
+            Matches::Last => group::find_number(regex, text, *decimal).map(|found| vec![found]),
+            Matches::Steady => group::find_numbers(regex, text, *decimal),
+        };
+        let numbers = numbers.map_err(|error| match error {
+            NoNumber::NoMatch => Failure::NoFigure(format!("no output matches --metric '{regex}'")),
+            NoNumber::Unreadable { matched, why } => {
                 of_metric(format!("matched '{matched}': {why}"))
             }
-            Err(why) => of_metric(format!("found no figure: {why}")),
+            why => of_metric(format!("found no figure: {why}")),
+        })?;
+        for found in &numbers {
+            self.written.check(found).map_err(|why| of_metric(format!("found: {why}")))?;
         }
+        let values: Vec<f64> = numbers.iter().map(|found| found.reading.value).collect();
+        if let [value] = values[..] {
+            return Ok((value, None));
+        }
+        let dropped = steady::warm_up(&values);
+        let mean = steady::mean(&values[dropped..]);
+        if mean > 0.0 {
+            return Ok((mean, Some(Values { found: values.len(), dropped })));
+        }
+        Err(of_metric(format!(
+            "found {} values, and only zeros after the warm-up of {dropped}",
+            values.len()
+        )))
     }
 }
 

@@ -28,35 +28,48 @@ const LOOK: Duration = Duration::from_millis(5);
 /// The processes of one run.
 #[derive(Debug)]
 pub struct Leftovers {
-    /// The value of the variable in their environment.
-    mark: String,
-    /// Process number of the program, and so of its group, once it has started.
-    leader: Option<i32>,
-    /// Makes the guard end them if this process is killed first.
-    note: Option<Arc<GroupNote>>,
+    /// The values of the variable in their environment: one for each program of the run.
+    marks: Vec<String>,
+    /// Process numbers of the programs that have started, and so of their groups.
+    leaders: Vec<i32>,
+    /// Make the guard end them if this process is killed first.
+    notes: Vec<Arc<GroupNote>>,
     /// Descendants of this process that existed before, by number and start; `None` if orphans do
     /// not become children of this process.
     before: Option<HashSet<(i32, u64)>>,
 }
 
 impl Leftovers {
-    /// The processes of a run with this mark that is about to start.
-    pub fn before(mark: String) -> Self {
+    /// The processes of a run with these marks that is about to start.
+    pub fn before(marks: Vec<String>) -> Self {
         let before = prctl::adopts_orphans().then(|| {
             let all = Processes::now();
             let below = all.0.values().filter(|(_, stat)| all.are_below(stat, &HashSet::new()));
             below.map(|(_, stat)| identity(stat)).collect()
         });
-        Self { mark, leader: None, note: None, before }
+        Self { marks, leaders: Vec::new(), notes: Vec::new(), before }
     }
 
-    /// Records the process of the program.
+    /// Records the process of a program.
     pub fn started(&mut self, program: &Running) {
-        self.leader = Some(program.pid());
-        self.note = program.group_note();
+        self.leaders.push(program.pid());
+        self.notes.extend(program.group_note());
     }
 
-    /// Ends what is left after `patience`. To be called after the program itself was waited for.
+    /// Whether a process other than the programs themselves is alive.
+    pub fn are_alive(&self) -> bool {
+        self.alive().iter().any(|(process, _)| !self.leaders.contains(&process.pid))
+    }
+
+    /// Whether a process of a program's group is alive.
+    pub fn group_is_alive(&self, program: &Running) -> bool {
+        let group = program.pid();
+        let all = Processes::now();
+        all.0.values().any(|(_, stat)| stat.pgrp == group && !has_ended(stat))
+    }
+
+    /// Ends what is left after `patience`. To be called after the programs themselves were waited
+    /// for.
     pub fn end(self, patience: Duration) -> Ended {
         let processes = self.end_all(patience);
         if let Some(before) = &self.before {
@@ -113,10 +126,11 @@ impl Leftovers {
             if stat.pid == own || has_ended(stat) {
                 return false;
             }
-            let by_number = [stat.pgrp, stat.session].map(Some).contains(&self.leader);
+            let by_number =
+                self.leaders.iter().any(|leader| [stat.pgrp, stat.session].contains(leader));
             by_number
                 || match mark(process) {
-                    Some(mark) => mark == *self.mark,
+                    Some(mark) => self.marks.iter().any(|own| mark == **own),
                     None => self.before.as_ref().is_some_and(|before| all.are_below(stat, before)),
                 }
         };

@@ -1,7 +1,9 @@
 //! Runs the program under a plan and judges the result.
 //!
 //! ```text
-//!  plan --place::prepare--> command --spawn--> program --capture--> text --judge--> outcome
+//!  plan --place::prepare--> command --execute--> program's text -----------.
+//!                              |                                           judge--> outcome
+//!                              '-----serve-----> server, load's text ------'
 //! ```
 
 mod capture;
@@ -9,12 +11,19 @@ mod emulated;
 mod execute;
 mod execution;
 mod expression;
+mod foreground;
 mod group;
 mod judge;
 mod leftovers;
 mod no_number;
 mod number;
 mod peak;
+mod ready;
+mod serve;
+mod server;
+mod service;
+mod shared_memory;
+mod steady;
 mod via;
 mod watched;
 
@@ -41,10 +50,11 @@ use emulated::Guests;
 pub use execute::{RunContext, execute, stdin};
 pub use execution::Execution;
 pub use expression::expression;
-pub use judge::{Judge, Limits, Metric, MetricError, Written, last_number};
+pub use judge::{Judge, Limits, Matches, Metric, MetricError, Written, last_number};
 use leftovers::Leftovers;
 pub use no_number::NoNumber;
 pub use number::{Decimal, NumberError, number};
+pub use service::{Apart, Service};
 use via::FarRun;
 
 /// Most lines that are kept of the output of a failed run.
@@ -63,6 +73,10 @@ pub struct Program {
     pub prepare: Option<String>,
     /// The launcher that starts it elsewhere, if one does.
     pub via: Option<Via>,
+    /// A shell command that runs after every run, and is not timed.
+    pub cleanup: Option<String>,
+    /// What makes the program a server, of which the load is measured.
+    pub service: Option<Service>,
     /// The time limit of a run.
     pub timeout: Option<Duration>,
 }
@@ -73,17 +87,43 @@ pub enum RunError {
     /// The program itself cannot be started.
     #[error(transparent)]
     Start(#[from] PlaceError),
-    /// `--prepare` failed.
-    #[error(
-        "--prepare '{command}' ended with {status}; nothing can be compared after that. {tail}"
-    )]
-    Prepare {
+    /// `--prepare` or `--cleanup` failed.
+    #[error("{option} '{command}' ended with {status}; nothing can be compared after that. {tail}")]
+    Beside {
+        /// The option.
+        option: &'static str,
         /// The command.
         command: String,
         /// Its status.
         status: std::process::ExitStatus,
         /// The end of its output.
         tail: String,
+    },
+    /// `--ready` is of no use.
+    #[error("--ready '{command}' {what}")]
+    Ready {
+        /// The command.
+        command: String,
+        /// Why, with the remedy.
+        what: String,
+    },
+    /// The server does not even start without a plan.
+    #[error("{failure}, without any plan{remedy}. {tail}")]
+    Server {
+        /// How it failed.
+        failure: Failure,
+        /// The remedy, if the cause is known.
+        remedy: &'static str,
+        /// The end of the server's output.
+        tail: String,
+    },
+    /// The server has left its process.
+    #[error(
+        "the server has gone on in the background and its first process has ended, so that it          cannot be measured and stopped; {remedy}"
+    )]
+    Daemonised {
+        /// How to keep it in the foreground.
+        remedy: &'static str,
     },
     /// A file or pipe failed.
     #[error("{what}")]
@@ -119,6 +159,25 @@ pub struct Runner<'a> {
     guests: Option<Guests>,
     /// The time that is left of the search, if it is limited.
     time_left: Option<Duration>,
+    /// Whether a run has succeeded, so that a failure is not that of the command itself.
+    has_worked: bool,
+    /// Whether the command of `--ready` was checked.
+    ready_is_checked: bool,
+}
+
+/// The parts of a run that the judge and the report need.
+struct Ran {
+    failure: Option<Failure>,
+    /// The output that has the metric.
+    text: String,
+    /// The output that explains a failure.
+    explanation: String,
+    /// Wall time that the metric is about.
+    metric_seconds: f64,
+    /// Wall time of all of it.
+    seconds: f64,
+    peak_rss_bytes: Option<u64>,
+    remains: Remains,
 }
 
 impl<'a> Runner<'a> {
@@ -138,6 +197,8 @@ impl<'a> Runner<'a> {
             no_allocator: None,
             guests: None,
             time_left: None,
+            has_worked: false,
+            ready_is_checked: false,
         }
     }
 
@@ -174,6 +235,7 @@ impl<'a> Runner<'a> {
     /// the time that is left of the search is the limit.
     pub fn learn(&mut self, trials: &[Trial], time_left: Option<Duration>) {
         self.time_left = time_left;
+        self.has_worked = trials.iter().any(|trial| trial.failure().is_none());
         if self.program.timeout.is_none() {
             let timeout = default_timeout(trials);
             self.program.timeout = match &self.guests {
@@ -207,26 +269,34 @@ impl<'a> Runner<'a> {
     /// [`RunError`] if the user interrupts, or if the machine cannot run anything. A program that
     /// fails is not an error.
     pub fn run(&mut self, order: Order, plan: &Plan) -> Result<Trial, RunError> {
-        if let Some(command) = self.program.prepare.clone() {
-            self.run_prepare(&command)?;
-        }
+        let prepared = match self.program.prepare.clone() {
+            Some(command) => self.run_beside("--prepare", &command, self.interrupted),
+            None => Ok(()),
+        };
+        let trial = prepared.and_then(|()| self.run_prepared(order, plan));
+        let Some(command) = self.program.cleanup.clone() else { return trial };
+        // After an interruption, it is run all the same: it puts back what --prepare has done.
+        let cleaned = self.run_beside("--cleanup", &command, &AtomicBool::new(false));
+        trial.and_then(|trial| cleaned.map(|()| trial))
+    }
+
+    fn run_prepared(&mut self, order: Order, plan: &Plan) -> Result<Trial, RunError> {
         let timeout = self.program.timeout.or(self.time_left);
         if let Some(guests) = &mut self.guests {
             let program = Program { timeout, ..self.program.clone() };
             return guests.run(order, self.machine, &program, &mut self.judge, self.interrupted);
         }
-        let number = BEGUN.fetch_add(1, Ordering::Relaxed);
-        let mark = guard::run_mark(number)
-            .map_err(|error| io_error("cannot read this process's start in /proc", error))?;
+        let mark = new_mark()?;
         let via = self.program.via.clone();
-        let far = via.map(|via| FarRun::begin(via, number)).transpose()?;
+        let far = via.map(|via| FarRun::begin(via, &mark)).transpose()?;
+        let marked = marked(plan, &mark);
         let prepared = match &far {
             Some(far) => Ok(self.launcher(far, plan, &mark)?),
-            None => self.prepared(&marked(plan, &mark)),
+            None => self.prepared(&marked),
         };
         let prepared = match prepared {
             Ok(prepared) => prepared,
-            Err(_) if order.candidate == DEFAULT => self.prepare(&marked(plan, &mark))?,
+            Err(_) if order.candidate == DEFAULT => self.prepare(&marked)?,
             Err(reason) => return Ok(not_applied(order, reason)),
         };
         if far.is_none()
@@ -235,51 +305,75 @@ impl<'a> Runner<'a> {
         {
             return Ok(not_applied(order, reason.clone()));
         }
-        let input = stdin(self.program.stdin.as_deref(), "--stdin")?;
-        let context = self.context(input, timeout);
-        let mut left = Leftovers::before(mark);
-        let mut observer = None;
-        let expected = prepared.expected();
-        let watch = |running: &Running| {
-            let leader = running.pid();
-            left.started(running);
-            if !expected.is_empty() {
-                // Without a thread there is no observation, and no objection to the run.
-                observer = Observer::start(expected, leader, |_| {}).ok();
-            }
+        let ran = match self.program.service.clone() {
+            Some(service) => self.run_server(&prepared, &service, mark, timeout, order),
+            None => self.run_program(&prepared, mark, timeout, far.map(|far| (far, plan))),
         };
-        let execution = match execute(&prepared, context, watch) {
-            Ok(execution) => execution,
-            Err(error @ RunError::Interrupted) => {
-                let _ = left.end(Duration::ZERO);
-                return Err(error);
-            }
+        let ran = match ran {
+            Ok(ran) => ran,
             Err(RunError::Start(error)) if order.candidate != DEFAULT => {
                 return Ok(not_applied(order, error.to_string()));
             }
             Err(error) => return Err(error),
         };
+        let (outcome, values) = match ran.failure {
+            Some(failure) => (Outcome::Failed(failure), None),
+            None => {
+                let bytes = ran.peak_rss_bytes.unwrap_or(0);
+                self.judge.judge(order.candidate, &ran.text, ran.metric_seconds, bytes)
+            }
+        };
+        let output = match &outcome {
+            Outcome::Value(_) => String::new(),
+            Outcome::Failed(_) => tail(&ran.explanation),
+        };
+        let remains = Remains { output, ..ran.remains };
+        let trial = Trial::new(order, ran.seconds, outcome);
+        Ok(Trial { peak_rss_bytes: ran.peak_rss_bytes, values, remains, ..trial })
+    }
+
+    /// Runs a program, or the launcher that starts it elsewhere under a plan, to its end.
+    fn run_program(
+        &mut self,
+        prepared: &Prepared,
+        mark: String,
+        timeout: Option<Duration>,
+        far: Option<(FarRun, &Plan)>,
+    ) -> Result<Ran, RunError> {
+        let input = stdin(self.program.stdin.as_deref(), "--stdin")?;
+        let context = self.context(input, timeout, self.interrupted);
+        let mut left = Leftovers::before(vec![mark]);
+        let mut observer = None;
+        let watch = |running: &Running| {
+            left.started(running);
+            observer = observe(prepared, running);
+        };
+        let execution = match execute(prepared, context, watch) {
+            Ok(execution) => execution,
+            Err(error) => {
+                let _ = left.end(Duration::ZERO);
+                return Err(error);
+            }
+        };
         let without = observer.and_then(|observer| self.without_effect(observer.finish()));
         let failure = match far {
-            Some(far) => far.failure(plan, execution.failure()),
+            Some((far, plan)) => far.failure(plan, execution.failure()),
             None => execution.failure().or(without.map(Failure::NotApplied)),
         };
         let patience = if failure.is_none() { leftovers::PATIENCE } else { Duration::ZERO };
         let left = left.end(patience);
-        let Execution { finished, text, peak_rss_bytes } = &execution;
-        let peak_rss_bytes = left.peak_rss_bytes.max(*peak_rss_bytes);
+        let Execution { finished, text, peak_rss_bytes } = execution;
+        let peak_rss_bytes = left.peak_rss_bytes.max(peak_rss_bytes);
         let seconds = finished.wall.as_secs_f64();
-        let outcome = match failure {
-            Some(failure) => Outcome::Failed(failure),
-            None => self.judge.outcome(order.candidate, text, seconds, peak_rss_bytes),
-        };
-        let output = match &outcome {
-            Outcome::Value(_) => String::new(),
-            Outcome::Failed(_) => tail(text),
-        };
-        let remains = Remains { output, ended: left.processes };
-        let peak_rss_bytes = (!finished.timed_out).then_some(peak_rss_bytes);
-        Ok(Trial { peak_rss_bytes, remains, ..Trial::new(order, seconds, outcome) })
+        Ok(Ran {
+            failure,
+            explanation: text.clone(),
+            text,
+            metric_seconds: seconds,
+            seconds,
+            peak_rss_bytes: (!finished.timed_out).then_some(peak_rss_bytes),
+            remains: Remains { ended: left.processes, ..Remains::default() },
+        })
     }
 
     /// Prepares the command under this plan, or says why the plan cannot be applied in full:
@@ -295,17 +389,24 @@ impl<'a> Runner<'a> {
     }
 
     fn prepare(&self, plan: &Plan) -> Result<Prepared, PlaceError> {
-        // With its own process group, a time limit or an interruption can end all of the program's
-        // processes.
-        let options = Options { strict: false, new_group: true };
-        prepare(plan, self.machine, &self.program.command, &options)
+        let apart = self.program.service.as_ref().and_then(|service| service.cpus.as_ref());
+        let Some(apart) = apart.filter(|_| plan.cpus.is_none()) else {
+            return prepare(plan, self.machine, &self.program.command, &OPTIONS);
+        };
+        let plan = Plan { cpus: Some(apart.server.clone()), ..plan.clone() };
+        prepare(&plan, self.machine, &self.program.command, &OPTIONS)
+    }
+
+    /// Prepares a shell command.
+    fn shell(&self, command: &str, plan: &Plan) -> Result<Prepared, PlaceError> {
+        let words = ["sh", "-c", command].map(OsString::from);
+        prepare(plan, self.machine, &words, &OPTIONS)
     }
 
     /// Prepares the launcher, which starts the command under this plan elsewhere.
     fn launcher(&self, far: &FarRun, plan: &Plan, mark: &str) -> Result<Prepared, PlaceError> {
         let command = far.command(plan, &self.program.command);
-        let options = Options { strict: false, new_group: true };
-        prepare(&marked(&Plan::default(), mark), self.machine, &command, &options)
+        prepare(&marked(&Plan::default(), mark), self.machine, &command, &OPTIONS)
     }
 
     /// Why the figures of a run do not count, if a setting of its plan had no effect.
@@ -321,24 +422,52 @@ impl<'a> Runner<'a> {
         Some(note.to_string())
     }
 
-    fn context(&self, stdin: Stdio, timeout: Option<Duration>) -> RunContext<'_> {
-        RunContext { stdin, directory: None, timeout, interrupted: self.interrupted }
+    fn context<'i>(
+        &self,
+        stdin: Stdio,
+        timeout: Option<Duration>,
+        interrupted: &'i AtomicBool,
+    ) -> RunContext<'i> {
+        RunContext { stdin, directory: None, timeout, interrupted }
     }
 
-    fn run_prepare(&self, command: &str) -> Result<(), RunError> {
-        let words = ["sh", "-c", command].map(OsString::from);
-        let options = Options { strict: false, new_group: true };
+    /// Runs a command before or after a run.
+    fn run_beside(
+        &self,
+        option: &'static str,
+        command: &str,
+        interrupted: &AtomicBool,
+    ) -> Result<(), RunError> {
         // Processes that it leaves are intended, and must not be attributed to the run.
-        let plan = marked(&Plan::default(), "prepare");
-        let prepared = prepare(&plan, self.machine, &words, &options)?;
-        let execution = execute(&prepared, self.context(Stdio::null(), None), |_| {})?;
+        let prepared = self.shell(command, &marked(&Plan::default(), "prepare"))?;
+        let execution = execute(&prepared, self.context(Stdio::null(), None, interrupted), |_| {})?;
         let status = execution.finished.status;
         if status.success() {
             return Ok(());
         }
         let tail = end_of_output(&tail(&execution.text));
-        Err(RunError::Prepare { command: command.to_owned(), status, tail })
+        Err(RunError::Beside { option, command: command.to_owned(), status, tail })
     }
+}
+
+/// With its own process group, a time limit or an interruption can end all of a program's processes.
+const OPTIONS: Options = Options { strict: false, new_group: true };
+
+/// A mark for the processes of a new run.
+fn new_mark() -> Result<String, RunError> {
+    let number = BEGUN.fetch_add(1, Ordering::Relaxed);
+    guard::run_mark(number)
+        .map_err(|error| io_error("cannot read this process's start in /proc", error))
+}
+
+/// Observes whether the plan takes effect in a program that was just started.
+fn observe(prepared: &Prepared, running: &Running) -> Option<Observer> {
+    let expected = prepared.expected();
+    if expected.is_empty() {
+        return None;
+    }
+    // Without a thread there is no observation, and no objection to the run.
+    Observer::start(expected, running.pid(), |_| {}).ok()
 }
 
 /// Ten times the default's slowest run, and at least ten seconds: a plan that takes longer is not

@@ -10,7 +10,15 @@ const OTHER: Candidate = Candidate(1);
 
 fn shell(script: &str) -> Program {
     let command = ["sh", "-c", script].map(OsString::from).to_vec();
-    Program { command, stdin: None, prepare: None, via: None, timeout: None }
+    Program {
+        command,
+        stdin: None,
+        prepare: None,
+        via: None,
+        cleanup: None,
+        service: None,
+        timeout: None,
+    }
 }
 
 fn run(program: Program, candidate: Candidate) -> Result<Trial, RunError> {
@@ -78,7 +86,7 @@ fn a_group_is_noted_until_what_is_left_of_it_has_ended() {
     let prepared = prepare(&Plan::default(), &machine, &words, &options).unwrap();
     let running = prepared.spawn(|_| {}).unwrap();
     let note = std::sync::Arc::downgrade(&running.group_note().unwrap());
-    let mut left = Leftovers::before(guard::run_mark(u64::MAX).unwrap());
+    let mut left = Leftovers::before(vec![guard::run_mark(u64::MAX).unwrap()]);
     left.started(&running);
     assert!(running.wait(None).unwrap().status.success());
     assert!(note.upgrade().is_some(), "the program has ended, its child has not");

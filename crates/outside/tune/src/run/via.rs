@@ -20,9 +20,9 @@ pub struct FarRun {
 }
 
 impl FarRun {
-    /// Makes the directory. Runs of one process have different numbers.
-    pub fn begin(via: Via, number: u64) -> Result<Self, RunError> {
-        let directory = via.directory.join(format!("run-{}-{number}", std::process::id()));
+    /// Makes the directory, which is named after the run's mark.
+    pub fn begin(via: Via, mark: &str) -> Result<Self, RunError> {
+        let directory = via.directory.join(mark);
         fs::create_dir_all(&directory)
             .map_err(|error| io_error(&format!("cannot make {}", directory.display()), error))?;
         Ok(Self { via, directory })

@@ -1,0 +1,215 @@
+//! One run of a server: starts it under the plan, waits until it is ready, puts the load on it, and
+//! stops it.
+//!
+//! ```text
+//!  server  start ---------- ready ------------------- SIGTERM -- ended -- (SIGKILL after a time)
+//!  ready     fails, fails, succeeds
+//!  load                       start -------- ended                  outside of the plan
+//! ```
+//!
+//! Whatever happens, an interruption included, the server gets the time to stop in order: a
+//! database that is killed has to recover at its next start.
+
+use std::collections::BTreeSet;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use numapilot_observe::Orphans;
+use numapilot_place::{Prepared, Running};
+use procfs::process::Process;
+
+use super::execution::Execution;
+use super::leftovers::Leftovers;
+use super::ready::{Readiness, Ready};
+use super::service::Service;
+use super::watched::{Memory, Watched};
+use super::{RunError, tail};
+use crate::evidence::Failure;
+
+/// Time in which a server that has died ends after its load, whose connections it has closed.
+const DYING: Duration = Duration::from_millis(200);
+/// Pause between two looks at processes that are ending.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What a run of a server needs besides the server.
+#[derive(Debug)]
+pub struct ServeContext<'a> {
+    /// What makes it a server.
+    pub service: &'a Service,
+    /// The command that asks whether it is ready.
+    pub ready: Ready<'a>,
+    /// The load.
+    pub load: &'a Prepared,
+    /// The load's standard input.
+    pub stdin: Stdio,
+    /// The time limit of the load.
+    pub timeout: Option<Duration>,
+    /// Ends the run when it becomes true.
+    pub interrupted: &'a AtomicBool,
+    /// How the server's orphans are recognised.
+    pub orphans: Orphans,
+}
+
+/// A server that has run and ended.
+#[derive(Debug)]
+pub struct Served {
+    /// How the run ended.
+    pub end: End,
+    /// The server.
+    pub server: Stopped,
+}
+
+/// A server that has ended.
+#[derive(Debug)]
+pub struct Stopped {
+    /// Its status, output and memory.
+    pub execution: Execution,
+    /// Time from its start to its end.
+    pub wall: Duration,
+    /// Numbers of all its processes that were seen.
+    pub pids: BTreeSet<i32>,
+    /// Its name and number, if it did not end in time and was killed.
+    pub killed: Option<String>,
+}
+
+/// How a run of a server ended.
+#[derive(Debug)]
+pub enum End {
+    /// The load has run to its end, or to the time limit.
+    Loaded(Execution),
+    /// The server was not ready in time; how the last attempt to reach it ended.
+    NotReady(String),
+    /// The server ended too early.
+    Ended {
+        /// Whether it had been ready.
+        was_ready: bool,
+        /// Whether it has left processes, as a server does that daemonises.
+        goes_on: bool,
+    },
+}
+
+impl Served {
+    /// Why the run failed, if it did.
+    pub fn failure(&self, service: &Service) -> Option<Failure> {
+        match &self.end {
+            End::Loaded(load) => match load.failure() {
+                Some(Failure::Timeout) => Some(Failure::Timeout),
+                failure => failure.map(|failure| Failure::Load(failure.to_string())),
+            },
+            End::NotReady(last) => Some(Failure::Server(format!(
+                "was not ready within {} s (--ready-timeout); --ready '{}': {last}",
+                service.ready_timeout.as_secs_f64(),
+                service.ready
+            ))),
+            End::Ended { was_ready, .. } => {
+                let when = if *was_ready { "while the load ran" } else { "before it was ready" };
+                let status = self.server.execution.finished.status;
+                let how = match (status.signal(), status.code()) {
+                    (Some(signal), _) => Failure::Signal(signal),
+                    (None, code) => Failure::Exit(code.unwrap_or_default()),
+                };
+                Some(Failure::Server(format!("ended {when}: {how}")))
+            }
+        }
+    }
+
+    /// The output that explains a failure.
+    pub fn explanation(&self) -> &str {
+        match &self.end {
+            End::Loaded(load) if !tail(&load.text).is_empty() => &load.text,
+            _ => &self.server.execution.text,
+        }
+    }
+
+    /// Whether the server has gone on in another process than the one that was started.
+    pub fn daemonised(&self) -> bool {
+        matches!(self.end, End::Ended { goes_on: true, .. })
+            && self.server.execution.finished.status.success()
+    }
+}
+
+/// Makes a run. `started` is called as soon as the server runs.
+pub fn serve(
+    server: &Prepared,
+    mut context: ServeContext<'_>,
+    left: &mut Leftovers,
+    started: impl FnOnce(&Running),
+) -> Result<Served, RunError> {
+    let orphans = std::mem::take(&mut context.orphans);
+    let mut server = Watched::start(server, Stdio::null(), None, Memory::Beside(orphans))?;
+    left.started(server.running());
+    started(server.running());
+    let end = put_under_load(&mut server, &mut context, left);
+    let goes_on = server.has_ended()? && left.are_alive();
+    let stop_timeout = context.service.stop_timeout;
+    let server = stop(server, left, stop_timeout)?;
+    let end = match end? {
+        End::Ended { was_ready, .. } => End::Ended { was_ready, goes_on },
+        end => end,
+    };
+    Ok(Served { end, server })
+}
+
+/// Waits until the server is ready, and runs the load.
+fn put_under_load(
+    server: &mut Watched,
+    context: &mut ServeContext<'_>,
+    left: &mut Leftovers,
+) -> Result<End, RunError> {
+    let ended = |was_ready| End::Ended { was_ready, goes_on: false };
+    match context.ready.wait(server, context.service.ready_timeout)? {
+        Readiness::Ready => {}
+        Readiness::Ended => return Ok(ended(false)),
+        Readiness::TooLate(last) => return Ok(End::NotReady(last)),
+    }
+    let stdin = std::mem::replace(&mut context.stdin, Stdio::null());
+    let mut load = Watched::start(context.load, stdin, None, Memory::Unmeasured)?;
+    left.started(load.running());
+    loop {
+        if context.interrupted.load(Ordering::Relaxed) {
+            return Err(RunError::Interrupted);
+        }
+        let left = context.timeout.map(|limit| limit.saturating_sub(load.age()));
+        Watched::wait_any(&mut [server, &mut load], left.unwrap_or(Duration::MAX))?;
+        if load.has_ended()? {
+            let load = load.finish()?;
+            let is_dead = load.failure().is_some() && server.running().ended_within(Some(DYING))?;
+            return Ok(if is_dead { ended(true) } else { End::Loaded(load) });
+        }
+        if server.has_ended()? {
+            return Ok(ended(true));
+        }
+        if left.is_some_and(|left| left.is_zero()) {
+            return Ok(End::Loaded(load.finish()?));
+        }
+    }
+}
+
+/// Ends the server: SIGTERM to its group, `limit` for it and its group to end, then SIGKILL.
+fn stop(mut server: Watched, left: &Leftovers, limit: Duration) -> Result<Stopped, RunError> {
+    let deadline = Instant::now() + limit;
+    let time = || deadline.saturating_duration_since(Instant::now());
+    if !server.has_ended()? {
+        // It may end by itself between the two calls.
+        let _ = server.running().signal(libc::SIGTERM);
+        while !server.has_ended()? && !time().is_zero() {
+            Watched::wait_any(&mut [&mut server], time())?;
+        }
+        // A shell that started the server ends before it.
+        while left.group_is_alive(server.running()) && !time().is_zero() {
+            std::thread::sleep(LOOK);
+        }
+    }
+    let pid = server.running().pid();
+    let killed = match server.has_ended()? {
+        true => None,
+        false => Process::new(pid).and_then(|process| process.stat()).ok(),
+    };
+    let killed = killed.map(|stat| format!("{} ({pid})", stat.comm));
+    let pids = server.pids();
+    let started = server.started();
+    let execution = server.finish()?;
+    Ok(Stopped { execution, wall: started.elapsed(), pids, killed })
+}
