@@ -16,8 +16,8 @@ use tempfile::TempDir;
 use crate::{compiled, error, is_alive, json};
 
 /// Serves until it is told to end.
-const SERVES: &str = "echo $$ > pid; echo ${FIGURE:-100} > figure.new; mv figure.new figure; \
-                      trap 'rm -f figure; exit 0' TERM; sleep 600 & wait; sleep 600 & wait";
+const SERVES: &str = "trap 'rm -f figure; exit 0' TERM; echo $$ > pid; \
+                      echo ${FIGURE:-100} > figure.new; mv figure.new figure; sleep 600 & wait";
 /// Succeeds when that server is ready.
 const READY: &str = "test -e figure";
 /// Prints the figure, with more digits if the plan reaches the load as well.
@@ -427,12 +427,12 @@ fn an_interruption_at_any_stage_stops_everything_in_order() {
         ("the set-up", &["--setup", reached]),
         (
             "getting ready",
-            &["--ready", "test -e pid || exit 1; echo $$ > other; touch reached; sleep 600"],
+            &["--ready", "test -e figure || exit 1; echo $$ > other; touch reached; sleep 600"],
         ),
         ("the load", &["--load", reached]),
     ];
     for (stage, options) in stages {
-        let folder = folder(&format!("{SERVES}; echo $? > stopped"), &[]);
+        let folder = folder(SERVES, &[]);
         interrupted(folder.path(), options);
         assert!(!is_alive(&read(folder.path(), "other")), "{stage}: it lives on");
         if stage != "the set-up" {
@@ -442,8 +442,8 @@ fn an_interruption_at_any_stage_stops_everything_in_order() {
         }
     }
     // While the server stops.
-    let slow = "echo $$ > pid; : > figure; \
-                trap 'touch reached; sleep 1; rm figure; exit 0' TERM; sleep 600 & wait";
+    let slow = "trap 'touch reached; sleep 1; rm figure; exit 0' TERM; \
+                echo $$ > pid; : > figure; sleep 600 & wait";
     let folder = folder(slow, &[]);
     interrupted(folder.path(), &["--load", "echo figure=1"]);
     assert_ended(folder.path());

@@ -61,13 +61,6 @@ impl Leftovers {
         self.alive().iter().any(|(process, _)| !self.leaders.contains(&process.pid))
     }
 
-    /// Whether a process of a program's group is alive.
-    pub fn group_is_alive(&self, program: &Running) -> bool {
-        let group = program.pid();
-        let all = Processes::now();
-        all.0.values().any(|(_, stat)| stat.pgrp == group && !has_ended(stat))
-    }
-
     /// Ends what is left after `patience`. To be called after the programs themselves were waited
     /// for.
     pub fn end(self, patience: Duration) -> Ended {
@@ -141,6 +134,13 @@ impl Leftovers {
     }
 }
 
+/// The processes of a program's group that are alive.
+pub fn group_of(program: &Running) -> Vec<Process> {
+    let group = program.pid();
+    let all = Processes::now().0.into_values();
+    all.filter(|(_, stat)| stat.pgrp == group && !has_ended(stat)).map(|(p, _)| p).collect()
+}
+
 /// The processes that were left.
 #[derive(Debug)]
 pub struct Ended {
@@ -205,7 +205,8 @@ fn reap_orphans(others: &HashSet<(i32, u64)>) {
     }
 }
 
-fn signal_process(process: &Process, signal: Signal) {
+/// Signals a process, unless it has ended.
+pub fn signal_process(process: &Process, signal: Signal) {
     let Some(pid) = Pid::from_raw(process.pid) else { return };
     // `process` holds its directory open: if it is still alive, the number is still its own.
     let Ok(fd) = pidfd_open(pid, PidfdFlags::empty()) else { return };

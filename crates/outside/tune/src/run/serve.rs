@@ -19,9 +19,10 @@ use std::time::{Duration, Instant};
 use numapilot_observe::Orphans;
 use numapilot_place::{Prepared, Running};
 use procfs::process::Process;
+use rustix::process::Signal;
 
 use super::execution::Execution;
-use super::leftovers::Leftovers;
+use super::leftovers::{Leftovers, group_of, signal_process};
 use super::ready::{Readiness, Ready};
 use super::service::Service;
 use super::watched::{Memory, Watched};
@@ -144,7 +145,7 @@ pub fn serve(
     let end = put_under_load(&mut server, &mut context, left);
     let goes_on = server.has_ended()? && left.are_alive();
     let stop_timeout = context.service.stop_timeout;
-    let server = stop(server, left, stop_timeout)?;
+    let server = stop(server, stop_timeout)?;
     let end = match end? {
         End::Ended { was_ready, .. } => End::Ended { was_ready, goes_on },
         end => end,
@@ -188,17 +189,27 @@ fn put_under_load(
 }
 
 /// Ends the server: SIGTERM to its group, `limit` for it and its group to end, then SIGKILL.
-fn stop(mut server: Watched, left: &Leftovers, limit: Duration) -> Result<Stopped, RunError> {
+fn stop(mut server: Watched, limit: Duration) -> Result<Stopped, RunError> {
     let deadline = Instant::now() + limit;
     let time = || deadline.saturating_duration_since(Instant::now());
     if !server.has_ended()? {
+        let mut signalled = pids(&group_of(server.running()));
         // It may end by itself between the two calls.
         let _ = server.running().signal(libc::SIGTERM);
         while !server.has_ended()? && !time().is_zero() {
             Watched::wait_any(&mut [&mut server], time())?;
         }
         // A shell that started the server ends before it.
-        while left.group_is_alive(server.running()) && !time().is_zero() {
+        loop {
+            let members = group_of(server.running());
+            if members.is_empty() || time().is_zero() {
+                break;
+            }
+            // A process that was forked meanwhile has missed the signal. Others get it once: some
+            // servers do not end in order after a second one.
+            let missed = members.iter().filter(|process| !signalled.contains(&process.pid));
+            missed.for_each(|process| signal_process(process, Signal::TERM));
+            signalled.extend(pids(&members));
             std::thread::sleep(LOOK);
         }
     }
@@ -212,4 +223,8 @@ fn stop(mut server: Watched, left: &Leftovers, limit: Duration) -> Result<Stoppe
     let started = server.started();
     let execution = server.finish()?;
     Ok(Stopped { execution, wall: started.elapsed(), pids, killed })
+}
+
+fn pids(processes: &[Process]) -> BTreeSet<i32> {
+    processes.iter().map(|process| process.pid).collect()
 }
