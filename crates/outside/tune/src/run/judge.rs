@@ -338,6 +338,29 @@ mod tests {
         assert!(ambiguous.contains("1,021") && ambiguous.contains("--decimal"), "{ambiguous}");
     }
 
+    /// Progress lines as pgbench prints them, of which the first belongs to the warm-up, and the line
+    /// of a moment without progress does not.
+    #[test]
+    fn of_several_values_of_a_load_the_mean_of_the_steady_ones_counts() {
+        let mut steady = judge(r"([\d.]+) tps", None).counting(Matches::Steady);
+        let rates = [3.0, 100.0, 101.0, 99.0, 100.0, 98.0, 102.0, 100.0, 99.0, 101.0, 100.0];
+        let text: String = rates.iter().map(|rate| format!("progress: {rate} tps\n")).collect();
+        let values = Some(Values { found: 11, dropped: 1 });
+        assert_eq!(steady.judge(DEFAULT, &text, 1.0, 0), (Outcome::Value(100.0), values));
+        // One value counts as it is, and so do all of a few.
+        assert_eq!(steady.judge(DEFAULT, "7 tps", 1.0, 0), (Outcome::Value(7.0), None));
+        let few = Some(Values { found: 3, dropped: 0 });
+        assert_eq!(steady.judge(DEFAULT, "0 tps 4 tps 5 tps", 1.0, 0), (Outcome::Value(3.0), few));
+        assert!(failure(steady.outcome(DEFAULT, "0 tps 0 tps", 1.0, 0)).contains("above 0"));
+        assert!(failure(steady.outcome(DEFAULT, "0 tps", 1.0, 0)).contains("above 0"));
+        assert!(failure(steady.outcome(DEFAULT, "", 1.0, 0)).contains("no output matches"));
+        let rest = "9 tps 0 tps 0 tps 0 tps 0 tps 0 tps 0 tps 0 tps 0 tps 0 tps";
+        assert!(failure(steady.outcome(DEFAULT, rest, 1.0, 0)).contains("only zeros"));
+        // Values of one run can be compared as those of different runs.
+        let mut units = judge(r"v ([\d.]+)", None).counting(Matches::Steady);
+        assert!(failure(units.outcome(DEFAULT, "v 1 ms, v 2 kB", 1.0, 0)).contains("unit"));
+    }
+
     #[test]
     fn decimal_commas_are_decimals() {
         let metric = |decimal| {

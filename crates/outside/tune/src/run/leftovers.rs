@@ -56,9 +56,18 @@ impl Leftovers {
         self.notes.extend(program.group_note());
     }
 
-    /// Whether a process other than the programs themselves is alive.
-    pub fn are_alive(&self) -> bool {
-        self.alive().iter().any(|(process, _)| !self.leaders.contains(&process.pid))
+    /// Whether a process other than the programs themselves is alive, and still is after
+    /// [`PATIENCE`].
+    pub fn go_on(&self) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        let is_other = |(process, _): &(Process, String)| !self.leaders.contains(&process.pid);
+        while self.alive().iter().any(is_other) {
+            if Instant::now() >= deadline {
+                return true;
+            }
+            std::thread::sleep(LOOK);
+        }
+        false
     }
 
     /// Ends what is left after `patience`. To be called after the programs themselves were waited

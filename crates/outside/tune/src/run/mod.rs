@@ -119,7 +119,8 @@ pub enum RunError {
     },
     /// The server has left its process.
     #[error(
-        "the server has gone on in the background and its first process has ended, so that it          cannot be measured and stopped; {remedy}"
+        "the server has gone on in the background and its first process has ended, so that it \
+         cannot be measured and stopped; {remedy}"
     )]
     Daemonised {
         /// How to keep it in the foreground.

@@ -58,6 +58,8 @@ pub struct ServeContext<'a> {
 pub struct Served {
     /// How the run ended.
     pub end: End,
+    /// Whether the server had ended before it was stopped, and has left processes.
+    goes_on: bool,
     /// The server.
     pub server: Stopped,
 }
@@ -82,13 +84,10 @@ pub enum End {
     Loaded(Execution),
     /// The server was not ready in time; how the last attempt to reach it ended.
     NotReady(String),
-    /// The server ended too early.
-    Ended {
-        /// Whether it had been ready.
-        was_ready: bool,
-        /// Whether it has left processes, as a server does that daemonises.
-        goes_on: bool,
-    },
+    /// The server ended before it was ready.
+    EndedEarly,
+    /// The server ended while the load ran.
+    EndedUnderLoad,
 }
 
 impl Served {
@@ -104,16 +103,18 @@ impl Served {
                 service.ready_timeout.as_secs_f64(),
                 service.ready
             ))),
-            End::Ended { was_ready, .. } => {
-                let when = if *was_ready { "while the load ran" } else { "before it was ready" };
-                let status = self.server.execution.finished.status;
-                let how = match (status.signal(), status.code()) {
-                    (Some(signal), _) => Failure::Signal(signal),
-                    (None, code) => Failure::Exit(code.unwrap_or_default()),
-                };
-                Some(Failure::Server(format!("ended {when}: {how}")))
-            }
+            End::EndedEarly => Some(self.ended("before it was ready")),
+            End::EndedUnderLoad => Some(self.ended("while the load ran")),
         }
+    }
+
+    fn ended(&self, when: &str) -> Failure {
+        let status = self.server.execution.finished.status;
+        let how = match (status.signal(), status.code()) {
+            (Some(signal), _) => Failure::Signal(signal),
+            (None, code) => Failure::Exit(code.unwrap_or_default()),
+        };
+        Failure::Server(format!("ended {when}: {how}"))
     }
 
     /// The output that explains a failure.
@@ -124,10 +125,10 @@ impl Served {
         }
     }
 
-    /// Whether the server has gone on in another process than the one that was started.
+    /// Whether the server has gone on in another process than the one that was started. The load may
+    /// have run on it all the same.
     pub fn daemonised(&self) -> bool {
-        matches!(self.end, End::Ended { goes_on: true, .. })
-            && self.server.execution.finished.status.success()
+        self.goes_on && self.server.execution.finished.status.success()
     }
 }
 
@@ -143,14 +144,10 @@ pub fn serve(
     left.started(server.running());
     started(server.running());
     let end = put_under_load(&mut server, &mut context, left);
-    let goes_on = server.has_ended()? && left.are_alive();
+    let goes_on = server.has_ended()? && left.go_on();
     let stop_timeout = context.service.stop_timeout;
     let server = stop(server, stop_timeout)?;
-    let end = match end? {
-        End::Ended { was_ready, .. } => End::Ended { was_ready, goes_on },
-        end => end,
-    };
-    Ok(Served { end, server })
+    Ok(Served { end: end?, goes_on, server })
 }
 
 /// Waits until the server is ready, and runs the load.
@@ -159,10 +156,9 @@ fn put_under_load(
     context: &mut ServeContext<'_>,
     left: &mut Leftovers,
 ) -> Result<End, RunError> {
-    let ended = |was_ready| End::Ended { was_ready, goes_on: false };
     match context.ready.wait(server, context.service.ready_timeout)? {
         Readiness::Ready => {}
-        Readiness::Ended => return Ok(ended(false)),
+        Readiness::Ended => return Ok(End::EndedEarly),
         Readiness::TooLate(last) => return Ok(End::NotReady(last)),
     }
     let stdin = std::mem::replace(&mut context.stdin, Stdio::null());
@@ -177,10 +173,10 @@ fn put_under_load(
         if load.has_ended()? {
             let load = load.finish()?;
             let is_dead = load.failure().is_some() && server.running().ended_within(Some(DYING))?;
-            return Ok(if is_dead { ended(true) } else { End::Loaded(load) });
+            return Ok(if is_dead { End::EndedUnderLoad } else { End::Loaded(load) });
         }
         if server.has_ended()? {
-            return Ok(ended(true));
+            return Ok(End::EndedUnderLoad);
         }
         if left.is_some_and(|left| left.is_zero()) {
             return Ok(End::Loaded(load.finish()?));

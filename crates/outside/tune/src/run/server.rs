@@ -85,7 +85,7 @@ impl Runner<'_> {
         let server_peak = served.server.execution.peak_rss_bytes;
         let (text, metric_seconds) = match served.end {
             End::Loaded(load) => (load.text, load.finished.wall.as_secs_f64()),
-            End::NotReady(_) | End::Ended { .. } => (String::new(), seconds),
+            End::NotReady(_) | End::EndedEarly | End::EndedUnderLoad => (String::new(), seconds),
         };
         Ok(Ran {
             failure: failure.or(without.map(Failure::NotApplied)),

@@ -57,7 +57,7 @@ impl Watched {
     ) -> Result<Self, RunError> {
         let (capture, writer) = Capture::new().map_err(|e| io_error("cannot make a pipe", e))?;
         let stderr = writer.try_clone().map_err(|e| io_error("cannot duplicate a pipe", e))?;
-        if matches!(memory, Memory::Alone) {
+        if !matches!(memory, Memory::Unmeasured) {
             // Drops the peak of earlier runs.
             orphans::take_peak_rss_bytes();
         }
@@ -138,13 +138,12 @@ impl Watched {
     pub fn finish(self) -> Result<Execution, RunError> {
         let Self { running, capture, mut peak, .. } = self;
         let finished = running.wait(Some(Duration::ZERO))?;
+        let mut peak_rss_bytes = finished.usage.peak_rss_bytes;
         if let Some(peak) = &mut peak {
             peak.look_at_left();
+            peak_rss_bytes = peak.bytes(peak_rss_bytes).max(orphans::take_peak_rss_bytes());
         }
         let text = capture.finish().map_err(|e| io_error("cannot read the program's output", e))?;
-        let reported = finished.usage.peak_rss_bytes;
-        let peak_rss_bytes = peak.map_or(reported, |peak| peak.bytes(reported));
-        let peak_rss_bytes = peak_rss_bytes.max(orphans::take_peak_rss_bytes());
         Ok(Execution { finished, text, peak_rss_bytes })
     }
 }
