@@ -56,8 +56,8 @@ pub struct ServeContext<'a> {
 /// A server that has run and ended.
 #[derive(Debug)]
 pub struct Served {
-    /// How the run ended.
-    pub end: End,
+    /// How the run ended, or why it was broken off.
+    pub end: Result<End, RunError>,
     /// Whether the server had ended before it was stopped, and has left processes.
     goes_on: bool,
     /// The server.
@@ -91,9 +91,9 @@ pub enum End {
 }
 
 impl Served {
-    /// Why the run failed, if it did.
+    /// Why the run failed, if it did. An interruption is no failure.
     pub fn failure(&self, service: &Service) -> Option<Failure> {
-        match &self.end {
+        match self.end.as_ref().ok()? {
             End::Loaded(load) => match load.failure() {
                 Some(Failure::Timeout) => Some(Failure::Timeout),
                 failure => failure.map(|failure| Failure::Load(failure.to_string())),
@@ -120,9 +120,14 @@ impl Served {
     /// The output that explains a failure.
     pub fn explanation(&self) -> &str {
         match &self.end {
-            End::Loaded(load) if !tail(&load.text).is_empty() => &load.text,
+            Ok(End::Loaded(load)) if !tail(&load.text).is_empty() => &load.text,
             _ => &self.server.execution.text,
         }
+    }
+
+    /// Whether the server has never been ready.
+    pub fn never_started(&self) -> bool {
+        matches!(self.end, Ok(End::NotReady(_) | End::EndedEarly))
     }
 
     /// Whether the server has gone on in another process than the one that was started. The load may
@@ -132,7 +137,8 @@ impl Served {
     }
 }
 
-/// Makes a run. `started` is called as soon as the server runs.
+/// Makes a run. `started` is called as soon as the server runs. Only a server that cannot be started
+/// or stopped is an error here.
 pub fn serve(
     server: &Prepared,
     mut context: ServeContext<'_>,
@@ -147,7 +153,7 @@ pub fn serve(
     let goes_on = server.has_ended()? && left.go_on();
     let stop_timeout = context.service.stop_timeout;
     let server = stop(server, stop_timeout)?;
-    Ok(Served { end: end?, goes_on, server })
+    Ok(Served { end, goes_on, server })
 }
 
 /// Waits until the server is ready, and runs the load.

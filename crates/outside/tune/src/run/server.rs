@@ -64,26 +64,23 @@ impl Runner<'_> {
         let patience = if failure.is_none() { leftovers::PATIENCE } else { Duration::ZERO };
         let left = left.end(patience);
         let removed = memory.remove(&served.server.pids);
-        if served.daemonised() {
+        if served.end.is_ok() && served.daemonised() {
             let remedy = foreground::remedy(&self.program.command);
             return Err(RunError::Daemonised { remedy });
         }
         let explanation = served.explanation().to_owned();
-        if let Some(failure @ Failure::Server(_)) = &failure
+        if let Some(failure) = failure.as_ref().filter(|_| served.never_started())
             && order.candidate == DEFAULT
             && !self.has_worked
         {
-            let tail = tail(&explanation);
+            // Repeating it, as for a failure by chance, would take a minute each.
+            let (failure, tail) = (failure.clone(), tail(&explanation));
             let remedy = user_remedy(&tail);
-            return Err(RunError::Server {
-                failure: failure.clone(),
-                remedy,
-                tail: end_of_output(&tail),
-            });
+            return Err(RunError::Server { failure, remedy, tail: end_of_output(&tail) });
         }
         let seconds = served.server.wall.as_secs_f64();
         let server_peak = served.server.execution.peak_rss_bytes;
-        let (text, metric_seconds) = match served.end {
+        let (text, metric_seconds) = match served.end? {
             End::Loaded(load) => (load.text, load.finished.wall.as_secs_f64()),
             End::NotReady(_) | End::EndedEarly | End::EndedUnderLoad => (String::new(), seconds),
         };
