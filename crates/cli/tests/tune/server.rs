@@ -16,8 +16,8 @@ use tempfile::TempDir;
 use crate::{compiled, error, is_alive, json};
 
 /// Serves until it is told to end.
-const SERVES: &str = "trap 'rm -f figure; exit 0' TERM; echo $$ > pid; \
-                      echo ${FIGURE:-100} > figure.new; mv figure.new figure; sleep 600 & wait";
+const SERVES: &str = "trap 'rm -f figure; exit 0' TERM; sleep 600 & echo $$ > pid; \
+                      echo ${FIGURE:-100} > figure.new; mv figure.new figure; wait";
 /// Succeeds when that server is ready.
 const READY: &str = "test -e figure";
 /// Prints the figure, with more digits if the plan reaches the load as well.
@@ -443,7 +443,7 @@ fn an_interruption_at_any_stage_stops_everything_in_order() {
     }
     // While the server stops.
     let slow = "trap 'touch reached; sleep 1; rm figure; exit 0' TERM; \
-                echo $$ > pid; : > figure; sleep 600 & wait";
+                sleep 600 & echo $$ > pid; : > figure; wait";
     let folder = folder(slow, &[]);
     interrupted(folder.path(), &["--load", "echo figure=1"]);
     assert_ended(folder.path());

@@ -31,6 +31,9 @@ use crate::evidence::Failure;
 
 /// Time in which a server that has died ends after its load, whose connections it has closed.
 const DYING: Duration = Duration::from_millis(200);
+/// Time after which what outlives the server in its group is asked to end once more: a process that
+/// got SIGTERM after its fork and before its program ran has not seen it.
+const ASKED_AGAIN: Duration = Duration::from_secs(2);
 /// Pause between two looks at processes that are ending.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -195,25 +198,13 @@ fn stop(mut server: Watched, limit: Duration) -> Result<Stopped, RunError> {
     let deadline = Instant::now() + limit;
     let time = || deadline.saturating_duration_since(Instant::now());
     if !server.has_ended()? {
-        let mut signalled = pids(&group_of(server.running()));
         // It may end by itself between the two calls.
         let _ = server.running().signal(libc::SIGTERM);
         while !server.has_ended()? && !time().is_zero() {
             Watched::wait_any(&mut [&mut server], time())?;
         }
         // A shell that started the server ends before it.
-        loop {
-            let members = group_of(server.running());
-            if members.is_empty() || time().is_zero() {
-                break;
-            }
-            // A process that was forked meanwhile has missed the signal. Others get it once: some
-            // servers do not end in order after a second one.
-            let missed = members.iter().filter(|process| !signalled.contains(&process.pid));
-            missed.for_each(|process| signal_process(process, Signal::TERM));
-            signalled.extend(pids(&members));
-            std::thread::sleep(LOOK);
-        }
+        wait_for_group(&server, deadline);
     }
     let pid = server.running().pid();
     let killed = match server.has_ended()? {
@@ -227,6 +218,20 @@ fn stop(mut server: Watched, limit: Duration) -> Result<Stopped, RunError> {
     Ok(Stopped { execution, wall: started.elapsed(), pids, killed })
 }
 
-fn pids(processes: &[Process]) -> BTreeSet<i32> {
-    processes.iter().map(|process| process.pid).collect()
+/// Waits until the group of a server that was asked to end has ended.
+fn wait_for_group(server: &Watched, deadline: Instant) {
+    let again = Instant::now() + ASKED_AGAIN;
+    let mut asked = BTreeSet::new();
+    loop {
+        let (members, now) = (group_of(server.running()), Instant::now());
+        if members.is_empty() || now >= deadline {
+            return;
+        }
+        if now >= again {
+            // Once, because some servers do not end in order when they are asked over and over.
+            let missed = members.iter().filter(|process| asked.insert(process.pid));
+            missed.for_each(|process| signal_process(process, Signal::TERM));
+        }
+        std::thread::sleep(LOOK);
+    }
 }
