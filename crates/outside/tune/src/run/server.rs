@@ -75,7 +75,7 @@ impl Runner<'_> {
         {
             // Repeating it, as for a failure by chance, would take a minute each.
             let (failure, tail) = (failure.clone(), tail(&explanation));
-            let remedy = user_remedy(&tail);
+            let remedy = remedy(&tail);
             return Err(RunError::Server { failure, remedy, tail: end_of_output(&tail) });
         }
         let seconds = served.server.wall.as_secs_f64();
@@ -100,11 +100,16 @@ impl Runner<'_> {
     }
 }
 
-/// The remedy for a server that refuses to run as root, by what it prints.
-fn user_remedy(output: &str) -> &'static str {
-    let is_about_root = output.contains("root") || output.contains("privileg");
-    if !is_about_root || !rustix::process::geteuid().is_root() {
-        return "";
+/// The remedy for a server that does not start, by what it prints.
+fn remedy(output: &str) -> &'static str {
+    let output = output.to_lowercase();
+    if output.contains("address already in use") {
+        return "; another process uses its port or socket (ss -lp shows which)";
     }
-    "; if it must not run as root, put setpriv --reuid=USER --regid=GROUP --init-groups before it"
+    let is_about_root = output.contains("root") || output.contains("privileg");
+    if is_about_root && rustix::process::geteuid().is_root() {
+        return "; if it must not run as root, put setpriv --reuid=USER --regid=GROUP --init-groups \
+                before it";
+    }
+    ""
 }
