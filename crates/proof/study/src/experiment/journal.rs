@@ -177,6 +177,14 @@ mod tests {
         Record::Trial(Trial { command: "false".to_owned(), round, seconds: 0.5, outcome })
     }
 
+    /// Its reader can continue it or make another report of it.
+    #[test]
+    fn the_published_results_can_be_read() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/results/index.jsonl");
+        let past = Past::read(&path).unwrap();
+        assert!(past.experiments.len() >= 37 && past.trials.len() >= 1000);
+    }
+
     #[test]
     fn a_line_that_was_cut_short_is_dropped_and_all_others_stay() {
         let directory = tempfile::tempdir().unwrap();
