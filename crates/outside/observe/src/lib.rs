@@ -17,6 +17,7 @@
 
 mod auto_numa;
 mod available;
+mod dram_meter;
 mod error;
 mod footprint;
 pub mod hardware;
@@ -27,6 +28,7 @@ mod memory;
 pub mod metric;
 mod newcomers;
 pub mod node_counters;
+mod node_memory;
 pub mod numa_maps;
 mod observation;
 pub mod orphans;
@@ -43,13 +45,15 @@ mod tree;
 
 pub use auto_numa::AutoNuma;
 pub use available::available_bytes;
+pub use dram_meter::DramMeter;
 pub use error::ObserveError;
 pub use footprint::Footprint;
-pub use memory::MemoryPoint;
+pub use memory::{MemoryPoint, next_wait};
 pub use metric::{Figure, Figures, Metric};
+pub use node_memory::{NodeMemoryError, node_bytes};
 pub use observation::{NodeFigures, Observation};
 pub use resident::Resident;
 pub use sample::{Sample, ServedBy};
-pub use session::{LOOK_INTERVAL, Session};
+pub use session::{LOOK_INTERVAL, Session, cpu_time};
 pub use statistics::Summary;
-pub use tree::{Orphans, Tree, Used, ancestors};
+pub use tree::{Orphans, Tree, Used, ancestors, is_kernel_thread};

@@ -132,7 +132,10 @@ impl Timeline {
     }
 }
 
-fn next_wait(wanted: Duration, cost: Duration) -> Duration {
+/// The time to wait after a look that took `cost`: `wanted`, or as much longer as it takes for looking
+/// to take at most one hundredth of the time.
+#[must_use]
+pub fn next_wait(wanted: Duration, cost: Duration) -> Duration {
     wanted.max(cost.saturating_mul(SHARE))
 }
 

@@ -299,7 +299,8 @@ fn used(figures: &mut Figures, usage: &Usage) {
 
 /// CPU time of this thread so far. Unlike wall time, it does not grow while the target keeps all
 /// CPUs busy.
-fn cpu_time() -> Duration {
+#[must_use]
+pub fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }

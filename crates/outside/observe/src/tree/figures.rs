@@ -1,6 +1,6 @@
 //! Resource usage and memory of all processes of a tree.
 
-use std::io::{self, BufReader};
+use std::io;
 use std::time::Duration;
 
 use numapilot_sys::process;
@@ -9,7 +9,8 @@ use procfs::ProcError;
 use super::Tree;
 use super::member::Member;
 use super::used::Used;
-use crate::numa_maps::{self, NodeBytes};
+use crate::node_memory::{NodeMemoryError, node_bytes};
+use crate::numa_maps::NodeBytes;
 use crate::thread_group::open_memory_file;
 use crate::{Footprint, Resident};
 
@@ -93,28 +94,13 @@ impl Tree {
     /// inspect.
     pub fn node_bytes(&self) -> Result<NodeBytes, String> {
         let mut total = NodeBytes::new();
-        for member in self.members.values() {
-            let file = match open_memory_file(&member.process, "numa_maps") {
-                Ok(file) => file,
-                Err(ProcError::PermissionDenied(_)) => {
-                    return Err(format!(
-                        "/proc/{}/numa_maps may not be read: run numapilot as root \
-                         (CAP_SYS_PTRACE)",
-                        member.process.pid
-                    ));
-                }
-                Err(_) if member.runs_now() => {
-                    return Err(
-                        "this kernel is built without NUMA support (CONFIG_NUMA)".to_owned()
-                    );
-                }
-                Err(_) => continue,
-            };
-            // Reading fails if the process ends. Its memory is freed by then.
-            if let Ok(bytes) = numa_maps::sum(BufReader::with_capacity(1 << 16, file)) {
-                for (node, bytes) in bytes {
-                    *total.entry(node).or_default() += bytes;
-                }
+        for process in self.processes() {
+            let bytes = node_bytes(process).map_err(|error| match error {
+                NodeMemoryError::NoNuma => error.to_string(),
+                _ => format!("/proc/{}/{error}", process.pid),
+            })?;
+            for (node, bytes) in bytes {
+                *total.entry(node).or_default() += bytes;
             }
         }
         Ok(total)

@@ -24,6 +24,7 @@ pub use self::ancestors::ancestors;
 use self::member::Member;
 use self::orphans::Belongs;
 pub use self::orphans::Orphans;
+pub use self::root::is_kernel_thread;
 pub use self::used::Used;
 use crate::ObserveError;
 use crate::newcomers::{Born, Newcomers};
@@ -187,6 +188,11 @@ impl Tree {
     /// The members, including those that have ended and are not reaped yet.
     pub fn pids(&self) -> impl Iterator<Item = i32> + '_ {
         self.members.keys().copied()
+    }
+
+    /// The members, each with the descriptor that the kernel ties to it.
+    pub fn processes(&self) -> impl Iterator<Item = &Process> {
+        self.members.values().map(|member| &member.process)
     }
 
     /// The members that were running at the last look, each with its parent.

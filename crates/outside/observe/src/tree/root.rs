@@ -7,6 +7,7 @@ use crate::ObserveError;
 use crate::thread_group::{has_ended, open_memory_file};
 
 /// Whether it is a kernel thread: `PF_KTHREAD` of include/linux/sched.h, which proc_pid_stat(5) shows in field 9.
+#[must_use]
 pub const fn is_kernel_thread(stat: &Stat) -> bool {
     const PF_KTHREAD: u32 = 0x0020_0000;
     stat.flags & PF_KTHREAD != 0
