@@ -72,6 +72,19 @@ pub fn check_distinct(one: (&str, &Path), other: (&str, &Path)) -> anyhow::Resul
 /// # Errors
 /// As [`check`], and if the disk is full. An older file then stays as it was.
 pub fn put(path: &Path, text: &str, existing: Existing) -> anyhow::Result<()> {
+    write(path, text, existing, None)
+}
+
+/// Writes a text to a file that a program of another user reads: everybody may read it and only its
+/// owner may write it, whatever the umask and the permissions of an older file are.
+///
+/// # Errors
+/// As [`put`].
+pub fn put_readable(path: &Path, text: &str) -> anyhow::Result<()> {
+    write(path, text, Existing::Replace, Some(0o644))
+}
+
+fn write(path: &Path, text: &str, existing: Existing, mode: Option<u32>) -> anyhow::Result<()> {
     check(path, existing)?;
     let failed = |error| not_written(path, &error);
     let target = target(path)?;
@@ -80,12 +93,15 @@ pub fn put(path: &Path, text: &str, existing: Existing) -> anyhow::Result<()> {
     }
     let mut new = NewFile::create(&target).map_err(failed)?;
     let file = new.file();
+    let mut mode = mode;
     if let Ok(old) = target.symlink_metadata() {
         // Only root may change the owner; otherwise, the file of another user becomes this user's.
         let _ = fchown(&*file, Some(old.uid()), Some(old.gid()));
+        mode = mode.or(Some(old.mode() & 0o777));
+    }
+    if let Some(mode) = mode {
         // Set before the content, which not everybody may read, is written.
-        let mode = Permissions::from_mode(old.mode() & 0o777);
-        file.set_permissions(mode).map_err(failed)?;
+        file.set_permissions(Permissions::from_mode(mode)).map_err(failed)?;
     }
     let written = file.write_all(text.as_bytes());
     written.and_then(|()| file.sync_all()).map_err(failed)?;
@@ -354,6 +370,8 @@ mod tests {
         fs::write(&plain, "").unwrap();
         put(&new, "one", Existing::Keep).unwrap();
         assert_eq!(mode(&new), mode(&plain));
+        put_readable(&own, "three").unwrap();
+        assert_eq!(mode(&own), 0o644);
     }
 
     #[test]
