@@ -14,12 +14,14 @@ mod attestations;
 mod balance;
 mod cores;
 mod doctor;
+mod export_metrics;
 mod launchers;
 mod man;
 mod processes;
 mod profile;
 mod restore;
 mod run;
+mod selection;
 mod stat;
 mod top;
 mod topo;
@@ -44,6 +46,8 @@ pub enum Verb {
     Stat(Deferred<stat::Args>),
     /// Watch nodes, links, traffic and hot regions.
     Top(Deferred<top::Args>),
+    /// Export NUMA metrics for Prometheus.
+    ExportMetrics(Deferred<export_metrics::Args>),
     /// Keep a program's pages on the nodes that use them.
     Balance(Deferred<balance::Args>),
     /// Give a program as many cores as it needs, near its data.
@@ -79,6 +83,7 @@ impl Verb {
             Self::Tune(Deferred(args)) => args.run(terminal),
             Self::Stat(Deferred(args)) => args.run(terminal),
             Self::Top(Deferred(args)) => args.run(terminal),
+            Self::ExportMetrics(Deferred(args)) => args.run(terminal),
             Self::Balance(Deferred(args)) => args.run(terminal),
             Self::Cores(Deferred(args)) => args.run(terminal),
             Self::Lab | Self::Bench | Self::Study => Err(elsewhere::execute()),
@@ -94,12 +99,13 @@ impl Verb {
             Self::Doctor(_) | Self::Stat(_) | Self::Top(_) | Self::Balance(_) | Self::Cores(_) => {
                 Some(Settle::Measuring)
             }
-            // A run and a search report themselves what another one holds; the others measure
-            // nothing.
+            // A run and a search report themselves what another one holds; an exporter shows the
+            // machine as it is, and the others measure nothing.
             Self::Run(_)
             | Self::Profile(_)
             | Self::Tune(_)
             | Self::Topo(_)
+            | Self::ExportMetrics(_)
             | Self::Completions(_)
             | Self::Man(_) => Some(Settle::Dead),
             // `restore` reports its work itself, and numapilot-lab has its own checks.

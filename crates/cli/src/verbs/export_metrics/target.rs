@@ -1,0 +1,255 @@
+//! The processes of one selector, and what is measured of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use numapilot_observe::{
+    DramMeter, Metric, NodeMemoryError, ObserveError, Tree, node_bytes, thread_group,
+};
+use numapilot_sys::process::PidFd;
+use numapilot_topology::{NodeId, NodeSet};
+use procfs::process::{Process, Stat};
+
+use crate::verbs::selection::{Selector, cgroup_of};
+
+/// Most groups of a target that have their own time series. A program chooses the name of each of
+/// its processes, and so could make any number of them.
+const MOST_GROUPS: usize = 100;
+/// The name of what is beyond.
+const OTHERS: &str = "(others)";
+
+/// The labels that processes share.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Group {
+    pub cgroup: String,
+    pub command: String,
+}
+
+/// Memory of the processes of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resident {
+    pub nodes: BTreeMap<NodeId, u64>,
+    /// Why the memory of one of them is not known. Then there is no sum.
+    pub missing: Option<NodeMemoryError>,
+}
+
+/// What was measured of a target.
+#[derive(Clone, Debug)]
+pub struct State {
+    pub target: String,
+    pub processes: usize,
+    pub resident: BTreeMap<Group, Resident>,
+    /// Local accesses divided by all accesses to DRAM, over the last interval.
+    pub local_access_ratio: Result<f64, String>,
+}
+
+/// The processes of one selector.
+#[derive(Debug)]
+pub struct Target {
+    selector: Selector,
+    /// Of a process ID: the process, and its tree.
+    tree: Option<(PidFd, Tree)>,
+    nodes: NodeSet,
+    meter: Option<DramMeter>,
+    /// The processes that the meter counts.
+    counted: BTreeSet<Identity>,
+}
+
+/// An ID and a start time, which no other process has.
+type Identity = (i32, u64);
+
+/// A process at one moment.
+struct Member {
+    identity: Identity,
+    parent: i32,
+    group: Group,
+    tids: Vec<i32>,
+    bytes: Result<BTreeMap<NodeId, u64>, NodeMemoryError>,
+}
+
+impl Target {
+    /// Begins to observe. A control group or a unit may be empty; its processes are found later.
+    ///
+    /// # Errors
+    /// The process does not exist or may not be observed.
+    pub fn new(selector: Selector, nodes: NodeSet) -> Result<Self, ObserveError> {
+        let tree = match selector {
+            Selector::Pid(pid) => {
+                // The descriptor is opened first: while it refers to a living process, its ID is
+                // not reused.
+                let fd = PidFd::open(pid).map_err(|_| ObserveError::NoProcess { pid })?;
+                let tree = Tree::of(&[pid])?;
+                if ended(&fd) {
+                    return Err(ObserveError::NoProcess { pid });
+                }
+                Some((fd, tree))
+            }
+            _ => None,
+        };
+        Ok(Self { selector, tree, nodes, meter: None, counted: BTreeSet::new() })
+    }
+
+    /// Whether it is a process that has ended. A control group or unit may get new processes.
+    pub fn has_ended(&self) -> bool {
+        self.tree.as_ref().is_some_and(|(fd, _)| ended(fd))
+    }
+
+    /// Whether it has no process at this moment.
+    pub fn is_empty(&self) -> bool {
+        self.tree.is_none() && self.selector.members().is_empty()
+    }
+
+    /// What is known of it now, and since the last call.
+    pub fn state(&mut self) -> State {
+        let members = self.members();
+        let local_access_ratio = self.local_access_ratio(&members);
+        State {
+            target: self.selector.to_string(),
+            processes: members.len(),
+            resident: resident(members),
+            local_access_ratio,
+        }
+    }
+
+    fn members(&mut self) -> Vec<Member> {
+        match &mut self.tree {
+            Some((_, tree)) => {
+                tree.refresh();
+                tree.processes().filter_map(member).collect()
+            }
+            None => self.selector.members().iter().filter_map(member).collect(),
+        }
+    }
+
+    /// The ratio since the last call. The counters follow what a counted process starts. A process
+    /// that came from elsewhere is not counted, so counting begins again with all of them.
+    fn local_access_ratio(&mut self, members: &[Member]) -> Result<f64, String> {
+        let current: BTreeSet<Identity> = members.iter().map(|member| member.identity).collect();
+        let parents: BTreeSet<i32> =
+            self.counted.iter().chain(&current).map(|(pid, _)| *pid).collect();
+        let is_stranger = |member: &&Member| {
+            !self.counted.contains(&member.identity) && !parents.contains(&member.parent)
+        };
+        let has_stranger = members.iter().any(|member| is_stranger(&member));
+        self.counted = current;
+        if members.is_empty() {
+            self.meter = None;
+            return Err("the target has no process".to_owned());
+        }
+        match &mut self.meter {
+            Some(meter) if !has_stranger => {
+                meter.interval().figure(Metric::LocalAccessRatio).map_err(str::to_owned)
+            }
+            meter => {
+                let tids = members.iter().flat_map(|member| &member.tids).copied().collect();
+                let started = meter.insert(DramMeter::threads(tids, self.nodes.clone()));
+                // Without a PMU, that is the reason and not the new process.
+                started.interval().figure(Metric::LocalAccesses).map_err(str::to_owned)?;
+                Err("counting has begun in this interval".to_owned())
+            }
+        }
+    }
+}
+
+fn ended(fd: &PidFd) -> bool {
+    // A descriptor that cannot be polled is as useless as one of an ended process.
+    fd.ended_within(Some(Duration::ZERO)).unwrap_or(true)
+}
+
+/// Reads a process, unless it has ended.
+fn member(process: &Process) -> Option<Member> {
+    let stat: Stat = process.stat().ok().filter(|stat| !thread_group::has_ended(stat))?;
+    let tasks = process.tasks().ok()?;
+    Some(Member {
+        identity: (process.pid, stat.starttime),
+        parent: stat.ppid,
+        tids: tasks.flatten().map(|task| task.tid).collect(),
+        bytes: node_bytes(process),
+        group: Group { cgroup: cgroup_of(process).unwrap_or_default(), command: stat.comm },
+    })
+}
+
+/// Adds up the memory of each group; the smallest groups become one if there are too many.
+fn resident(members: Vec<Member>) -> BTreeMap<Group, Resident> {
+    let mut groups: BTreeMap<Group, Resident> = BTreeMap::new();
+    for member in members {
+        add(groups.entry(member.group).or_default(), member.bytes);
+    }
+    if groups.len() <= MOST_GROUPS {
+        return groups;
+    }
+    let mut by_size: Vec<(Group, Resident)> = groups.into_iter().collect();
+    by_size.sort_by_key(|(_, resident)| std::cmp::Reverse(resident.nodes.values().sum::<u64>()));
+    let beyond = by_size.split_off(MOST_GROUPS - 1);
+    let mut groups: BTreeMap<Group, Resident> = by_size.into_iter().collect();
+    let others = Group { cgroup: OTHERS.to_owned(), command: OTHERS.to_owned() };
+    let sum = groups.entry(others).or_default();
+    for (_, resident) in beyond {
+        add(sum, resident.missing.map_or(Ok(resident.nodes), Err));
+    }
+    groups
+}
+
+fn add(sum: &mut Resident, bytes: Result<BTreeMap<NodeId, u64>, NodeMemoryError>) {
+    match bytes {
+        Ok(bytes) => {
+            for (node, bytes) in bytes {
+                let total = sum.nodes.entry(node).or_default();
+                *total = total.saturating_add(bytes);
+            }
+        }
+        Err(error) => sum.missing = Some(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(command: &str, bytes: Result<u64, NodeMemoryError>) -> Member {
+        Member {
+            identity: (1, 1),
+            parent: 0,
+            group: Group { cgroup: "/a".to_owned(), command: command.to_owned() },
+            tids: Vec::new(),
+            bytes: bytes.map(|bytes| BTreeMap::from([(NodeId(0), bytes)])),
+        }
+    }
+
+    #[test]
+    fn a_group_is_the_sum_of_its_processes_or_missing() {
+        let groups = resident(vec![
+            member("a", Ok(1)),
+            member("b", Ok(5)),
+            member("a", Ok(2)),
+            member("b", Err(NodeMemoryError::NotPermitted)),
+        ]);
+        let seen: Vec<_> =
+            groups.values().map(|group| (group.nodes[&NodeId(0)], group.missing)).collect();
+        assert_eq!(seen, [(3, None), (5, Some(NodeMemoryError::NotPermitted))]);
+    }
+
+    #[test]
+    fn the_number_of_groups_is_bounded_and_nothing_is_lost() {
+        let members = (0..1000).map(|i| member(&format!("worker {i}"), Ok(i))).collect();
+        let groups = resident(members);
+        assert_eq!(groups.len(), MOST_GROUPS);
+        let total: u64 = groups.values().flat_map(|group| group.nodes.values()).sum();
+        assert_eq!(total, (0..1000).sum::<u64>());
+        let last = groups.iter().find(|(group, _)| group.command == OTHERS).unwrap();
+        assert_eq!(last.1.nodes[&NodeId(0)], (0..=900).sum::<u64>());
+    }
+
+    #[test]
+    fn this_process_is_observed_until_it_ends() {
+        let nodes = numapilot_topology::read("/".as_ref()).unwrap().node_ids();
+        let own = Selector::Pid(std::process::id().cast_signed());
+        let mut target = Target::new(own, nodes.clone()).unwrap();
+        let state = target.state();
+        assert!(state.processes >= 1 && !state.resident.is_empty(), "{state:?}");
+        assert!(!target.has_ended() && !target.is_empty());
+        // The first interval is not over yet, or there is no PMU.
+        assert!(state.local_access_ratio.is_err());
+        assert!(Target::new(Selector::Pid(i32::MAX), nodes).is_err());
+    }
+}
