@@ -231,21 +231,82 @@ fn once(arguments: &[&str]) -> Output {
 fn promtool_accepts_the_metrics() {
     let own = std::process::id().to_string();
     let text = once(&["-p", &own, "--cgroup", "/none \"\\"]).stdout;
-    let promtool = Command::new("promtool")
-        .args(["check", "metrics"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let Ok(mut promtool) = promtool else {
-        println!("skipped: no promtool; Debian: apt-get install prometheus");
-        return;
-    };
-    promtool.stdin.take().unwrap().write_all(&text).unwrap();
-    let output = promtool.wait_with_output().unwrap();
+    let Some(output) = promtool(&["check", "metrics"], &text) else { return };
     assert!(output.status.success(), "{output:?}");
     // It also reports what does not follow the conventions.
     assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
+}
+
+/// Runs promtool with this input. Without it, prints that the test is skipped.
+fn promtool(arguments: &[&str], input: &[u8]) -> Option<Output> {
+    let mut command = Command::new("promtool");
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let Ok(mut promtool) = command.spawn() else {
+        println!("skipped: no promtool; Debian: apt-get install prometheus");
+        return None;
+    };
+    promtool.stdin.take().unwrap().write_all(input).unwrap();
+    Some(promtool.wait_with_output().unwrap())
+}
+
+/// A file of docs/prometheus.
+fn shipped(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/prometheus").join(name)
+}
+
+#[test]
+fn promtool_accepts_the_rules_and_their_tests() {
+    for (what, file) in [("check", "numapilot.rules.yml"), ("test", "numapilot.rules.test.yml")] {
+        let Some(output) = promtool(&[what, "rules", path(&shipped(file))], b"") else { return };
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+/// Names that begin with `numapilot_`.
+fn metrics(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("numapilot_")).map(str::to_owned).collect()
+}
+
+/// The queries of every panel of the dashboard.
+fn queries(dashboard: &serde_json::Value) -> Vec<String> {
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
+    targets.map(|target| target["expr"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn rules_and_dashboard_use_metrics_that_exist() {
+    let page = fs::read_to_string(shipped("../src/export-metrics.md")).unwrap();
+    let table = page.lines().filter(|line| line.starts_with("| `"));
+    let documented: BTreeSet<String> = table
+        .flat_map(|line| line.split('|').nth(1).unwrap().split(','))
+        .map(|name| format!("numapilot_{}", name.trim().trim_matches('`')))
+        .collect();
+    let own = std::process::id().to_string();
+    let emitted = metrics(&String::from_utf8(once(&["-p", &own]).stdout).unwrap());
+    let undocumented: Vec<_> = emitted.difference(&documented).collect();
+    assert!(undocumented.is_empty(), "{undocumented:?}");
+    for file in ["numapilot.rules.yml", "numapilot-dashboard.json"] {
+        let used = metrics(&fs::read_to_string(shipped(file)).unwrap());
+        assert!(used.len() > 3 && used.is_subset(&emitted), "{file}: {used:?}");
+    }
+}
+
+#[test]
+fn promtool_accepts_the_queries_of_the_dashboard() {
+    let text = fs::read_to_string(shipped("numapilot-dashboard.json")).unwrap();
+    let queries = queries(&serde_json::from_str(&text).unwrap());
+    assert!(queries.len() > 5, "{queries:?}");
+    // JSON is YAML, and variables of Grafana are words in strings.
+    let rule = |(i, query): (usize, &String)| serde_json::json!({"record": format!("query:{i}"), "expr": query});
+    let rules: Vec<serde_json::Value> = queries.iter().enumerate().map(rule).collect();
+    let rules = serde_json::json!({"groups": [{"name": "dashboard", "rules": rules}]});
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rules.json");
+    fs::write(&file, rules.to_string()).unwrap();
+    let Some(output) = promtool(&["check", "rules", path(&file)], b"") else { return };
+    assert!(output.status.success(), "{output:?}");
 }
 
 fn path(path: &Path) -> &str {
