@@ -50,6 +50,25 @@ fn stat_prints_them() {
     assert!(json["local_accesses"].as_u64() > Some(0), "{json}");
 }
 
+/// Metrics of the exporter that need a lab or a machine with a PMU.
+fn exporter_prints_them() {
+    let mut command = Command::new("numapilot");
+    let output = command.args(["export-metrics", "--once", "-d", "50ms"]).output().unwrap();
+    assert!(output.status.success(), "{}", err(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    for (metric, most) in [
+        ("numapilot_local_access_ratio ", 1.0),
+        ("numapilot_controller_imbalance_ratio ", 2.0),
+        ("numapilot_link_usage_ratio ", 1.0),
+        ("numapilot_dram_latency_seconds ", 1e-5),
+    ] {
+        let value = text.lines().find_map(|line| line.strip_prefix(metric)?.parse().ok());
+        let value: f64 = value.unwrap_or_else(|| panic!("{metric}: {text}"));
+        assert!((0.0..=most).contains(&value), "{metric}: {text}");
+    }
+    assert!(!text.contains("numapilot_unsupported_info"), "{text}");
+}
+
 /// Accesses that missed the first-level cache, which are the ones sampled.
 fn misses(lab: &LabPmu) -> u64 {
     Snapshot::take(lab.pmu()).sum(Scalar::FirstMisses)
@@ -72,6 +91,7 @@ fn check(lab: &LabPmu) {
             }
         });
         let stop = Stop(&stop);
+        exporter_prints_them();
         // The rate of accesses that can be sampled.
         let (time, count) = (lab.time_ns(), misses(lab));
         thread::sleep(Duration::from_millis(500));
