@@ -124,14 +124,8 @@ impl Target {
     /// The ratio since the last call. The counters follow what a counted process starts. A process
     /// that came from elsewhere is not counted, so counting begins again with all of them.
     fn local_access_ratio(&mut self, members: &[Member]) -> Result<f64, String> {
-        let current: BTreeSet<Identity> = members.iter().map(|member| member.identity).collect();
-        let parents: BTreeSet<i32> =
-            self.counted.iter().chain(&current).map(|(pid, _)| *pid).collect();
-        let is_stranger = |member: &&Member| {
-            !self.counted.contains(&member.identity) && !parents.contains(&member.parent)
-        };
-        let has_stranger = members.iter().any(|member| is_stranger(&member));
-        self.counted = current;
+        let has_stranger = has_stranger(&self.counted, members);
+        self.counted = members.iter().map(|member| member.identity).collect();
         if members.is_empty() {
             self.meter = None;
             return Err("the target has no process".to_owned());
@@ -149,6 +143,16 @@ impl Target {
             }
         }
     }
+}
+
+/// Whether a process is not counted: neither was it there before, nor was it started by one that was
+/// or is.
+fn has_stranger(counted: &BTreeSet<Identity>, members: &[Member]) -> bool {
+    let current = members.iter().map(|member| member.identity.0);
+    let parents: BTreeSet<i32> = counted.iter().map(|(pid, _)| *pid).chain(current).collect();
+    members
+        .iter()
+        .any(|member| !counted.contains(&member.identity) && !parents.contains(&member.parent))
 }
 
 fn ended(fd: &PidFd) -> bool {
@@ -238,6 +242,23 @@ mod tests {
         assert_eq!(total, (0..1000).sum::<u64>());
         let last = groups.iter().find(|(group, _)| group.command == OTHERS).unwrap();
         assert_eq!(last.1.nodes[&NodeId(0)], (0..=900).sum::<u64>());
+    }
+
+    #[test]
+    fn counters_follow_children_and_nobody_else() {
+        let of =
+            |pid, start, parent| Member { identity: (pid, start), parent, ..member("a", Ok(1)) };
+        let counted = BTreeSet::from([(10, 1), (11, 2)]);
+        // The parent may have ended since.
+        for members in [vec![of(10, 1, 1)], vec![of(12, 3, 11)], vec![of(12, 3, 11), of(13, 4, 12)]]
+        {
+            assert!(!has_stranger(&counted, &members));
+        }
+        // From elsewhere, and with the number of an ended process.
+        for members in [vec![of(10, 1, 1), of(20, 5, 1)], vec![of(11, 9, 1)]] {
+            assert!(has_stranger(&counted, &members));
+        }
+        assert!(has_stranger(&BTreeSet::new(), &[of(10, 1, 1)]));
     }
 
     #[test]
