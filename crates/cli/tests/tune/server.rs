@@ -195,6 +195,16 @@ fn a_ready_command_that_cannot_tell_is_refused_before_the_first_run() {
     assert!(!folder.path().join("ran").exists());
 }
 
+/// The load would measure it.
+#[test]
+fn another_server_that_appears_later_is_noticed() {
+    let leaves_it = "rm -f figure; (sleep 0.05; echo 1 > figure) & wait";
+    let folder = folder(SERVES, &[("p", "FIGURE", "90")]);
+    let text = error(tune(folder.path(), &["p"], &["--cleanup", leaves_it]), 125);
+    assert!(text.contains("succeeds although the server is not started"), "{text}");
+    assert_ended(folder.path());
+}
+
 #[test]
 fn a_load_that_always_fails_ends_the_search() {
     let folder = folder(SERVES, &[]);

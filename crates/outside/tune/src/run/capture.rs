@@ -20,6 +20,8 @@ const KEPT: usize = 1 << 20;
 pub struct Capture {
     pipe: PipeReader,
     kept: VecDeque<u8>,
+    /// Whether something before that was dropped.
+    is_cut: bool,
     open: bool,
 }
 
@@ -28,7 +30,7 @@ impl Capture {
     pub fn new() -> io::Result<(Self, PipeWriter)> {
         let (pipe, writer) = io::pipe()?;
         fcntl_setfl(&pipe, fcntl_getfl(&pipe)? | OFlags::NONBLOCK)?;
-        Ok((Self { pipe, kept: VecDeque::new(), open: true }, writer))
+        Ok((Self { pipe, kept: VecDeque::new(), is_cut: false, open: true }, writer))
     }
 
     /// Reads what is available, at most one buffer.
@@ -38,7 +40,9 @@ impl Capture {
             Ok(0) => self.open = false,
             Ok(n) => {
                 self.kept.extend(&buffer[..n]);
-                self.kept.drain(..self.kept.len().saturating_sub(KEPT));
+                let excess = self.kept.len().saturating_sub(KEPT);
+                self.is_cut |= excess > 0;
+                self.kept.drain(..excess);
                 return Ok(true);
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
@@ -48,7 +52,7 @@ impl Capture {
         Ok(false)
     }
 
-    /// Returns what the program had written when it ended.
+    /// Returns what the program had written when it ended, in whole lines if that exceeds the limit.
     pub fn finish(mut self) -> io::Result<String> {
         // A pipe holds at most 1 MiB by default. A descendant that goes on writing must not keep
         // this loop running.
@@ -57,7 +61,14 @@ impl Capture {
                 break;
             }
         }
-        Ok(String::from_utf8_lossy(self.kept.make_contiguous()).into_owned())
+        let kept = self.kept.make_contiguous();
+        // The first line may be the end of a longer one, and its numbers parts of others.
+        let start = match kept.iter().position(|&byte| byte == b'\n') {
+            Some(end) if self.is_cut => end + 1,
+            None if self.is_cut => kept.len(),
+            _ => 0,
+        };
+        Ok(String::from_utf8_lossy(&kept[start..]).into_owned())
     }
 }
 

@@ -29,6 +29,9 @@ pub struct Found {
     pub reading: Reading,
 }
 
+/// Largest number that is read. The sum of the squares of many numbers must be finite.
+const MOST: f64 = 1e100;
+
 /// Finds the number above 0 in the first group of the last match that has one, or the last match as
 /// a whole for an expression without groups.
 pub fn find_number(regex: &Regex, text: &str, decimal: Option<Decimal>) -> Result<Found, NoNumber> {
@@ -94,7 +97,10 @@ fn read(
     };
     let unit = word.as_ref().filter(|word| !word.is_within && unit_of(&word.text).is_some());
     let reading = unit.map_or(Ok(own), |_| reading(&text, decimal).map_err(unreadable))?;
-    if reading.value.is_finite() && reading.value >= 0.0 {
+    if reading.value > MOST {
+        return Err(NoNumber::TooLarge(matched.to_owned()));
+    }
+    if reading.value >= 0.0 {
         let common = word.map(|word| common(&word.text)).unwrap_or_default();
         return Ok(Found { text, common, reading });
     }

@@ -361,6 +361,18 @@ mod tests {
         assert!(failure(units.outcome(DEFAULT, "v 1 ms, v 2 kB", 1.0, 0)).contains("unit"));
     }
 
+    /// The sum of two of them is infinite.
+    #[test]
+    fn numbers_that_cannot_be_computed_with_are_no_figures() {
+        for matches in [Matches::Last, Matches::Steady] {
+            let mut judge = judge("v ([0-9e]+)", None).counting(matches);
+            let large = failure(judge.outcome(DEFAULT, "v 1e308\nv 1e308\n", 1.0, 0));
+            assert!(large.contains("'1e308' is too large"), "{large}");
+            let largest = judge.outcome(DEFAULT, "v 1e100\nv 1e100\n", 1.0, 0);
+            assert_eq!(largest, Outcome::Value(1e100));
+        }
+    }
+
     #[test]
     fn decimal_commas_are_decimals() {
         let metric = |decimal| {

@@ -162,8 +162,8 @@ pub struct Runner<'a> {
     time_left: Option<Duration>,
     /// Whether a run has succeeded, so that a failure is not that of the command itself.
     has_worked: bool,
-    /// Whether the command of `--ready` was checked.
-    ready_is_checked: bool,
+    /// Whether the command of `--ready` waits for a server, and is checked only once.
+    ready_waits: bool,
 }
 
 /// The parts of a run that the judge and the report need.
@@ -199,7 +199,7 @@ impl<'a> Runner<'a> {
             guests: None,
             time_left: None,
             has_worked: false,
-            ready_is_checked: false,
+            ready_waits: false,
         }
     }
 

@@ -28,6 +28,9 @@ pub enum NoNumber {
         /// A group that matches all of it, if such a number can be read.
         group: Option<String>,
     },
+    /// The figure cannot be computed with.
+    #[error("the output's figure '{0}' is too large; have the program print a larger unit")]
+    TooLarge(String),
     /// The figure has no logarithm.
     #[error("the output's figure '{0}' is not a number above 0")]
     NotPositive(String),

@@ -41,9 +41,10 @@ pub struct Ready<'a> {
 }
 
 impl Ready<'_> {
-    /// Checks, before the first server is started, that the command can be run and does not
-    /// succeed: another server would get the load.
-    pub fn check(&self) -> Result<(), RunError> {
+    /// Checks, before a server is started, that the command can be run and does not succeed: another
+    /// server would get the load. Returns whether the command itself waits for a server, so that
+    /// another check would take as long.
+    pub fn check(&self) -> Result<bool, RunError> {
         let unusable = |what: String| RunError::Ready { command: self.text.to_owned(), what };
         match self.attempt(None, WITHOUT_SERVER)? {
             Attempt::Succeeded => Err(unusable(
@@ -55,7 +56,8 @@ impl Ready<'_> {
             Attempt::Failed { code: Some(code), how } if CANNOT_RUN.contains(&code) => {
                 Err(unusable(format!("cannot be run: {how}")))
             }
-            Attempt::Failed { .. } | Attempt::ServerEnded | Attempt::TooLate => Ok(()),
+            Attempt::TooLate => Ok(true),
+            Attempt::Failed { .. } | Attempt::ServerEnded => Ok(false),
         }
     }
 

@@ -33,9 +33,8 @@ impl Runner<'_> {
         let load = self.shell(&service.load, &beside)?;
         let ready = self.shell(&service.ready, &beside)?;
         let ready = Ready { text: &service.ready, command: &ready, interrupted: self.interrupted };
-        if !self.ready_is_checked {
-            ready.check()?;
-            self.ready_is_checked = true;
+        if !self.ready_waits {
+            self.ready_waits = ready.check()?;
         }
         let context = ServeContext {
             service,

@@ -136,6 +136,18 @@ fn output_is_bounded_and_descendants_do_not_delay() {
     assert!(started.elapsed() < Duration::from_secs(30));
 }
 
+/// A number at the limit of what is kept would be read as another one.
+#[test]
+fn output_beyond_the_limit_is_dropped_in_whole_lines() {
+    let script = "echo rate 1234; head -c 1048570 /dev/zero | tr '\\0' x; echo; echo rate 1234";
+    let metric = Metric::matched(regex::Regex::new("rate ?([0-9]+)").unwrap(), None).unwrap();
+    let (machine, now) = (Machine::uniform(1, 1), AtomicBool::new(false));
+    let judge = Judge::new(metric, None, Limits::default()).counting(Matches::Steady);
+    let order = Order { phase: Phase::Noise, block: 0, candidate: DEFAULT };
+    let trial = Runner::new(&machine, shell(script), judge, &now).run(order, &Plan::default());
+    assert_eq!(trial.unwrap().outcome, Outcome::Value(1234.0));
+}
+
 #[test]
 fn an_interruption_ends_the_run() {
     let machine = Machine::uniform(1, 1);
