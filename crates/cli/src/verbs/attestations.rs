@@ -1,36 +1,19 @@
 //! Where the far ends of a launcher attest what took effect.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context;
-use numapilot_place::name_prefix;
-use tempfile::TempDir;
+use numapilot_place::guard::run_mark;
+use numapilot_place::via::{RunDirectory, Template, Via};
 
-/// A directory of the user, or a new one that is removed when this is dropped.
-pub enum Directory {
-    Given(PathBuf),
-    New(TempDir),
+/// The launcher. The far ends attest in the directory of `--attest`, or in the working directory:
+/// launchers usually start programs in the same one, on a file system that the machines share.
+pub fn via(template: &Template, attest: Option<&Path>) -> anyhow::Result<Via> {
+    Ok(Via::new(template.clone(), attest.unwrap_or(Path::new(".")))?)
 }
 
-impl Directory {
-    /// The directory of `--attest`, or a new one in the working directory: launchers usually start
-    /// programs in the same one, on a file system that the machines share.
-    pub fn of(attest: Option<&Path>) -> anyhow::Result<Self> {
-        if let Some(path) = attest {
-            return Ok(Self::Given(path.to_owned()));
-        }
-        let prefix = name_prefix("attest")?;
-        let directory = tempfile::Builder::new().prefix(&prefix).tempdir_in(".");
-        directory.map(Self::New).context(
-            "cannot make a directory for the attestations in the working directory; give --attest \
-             DIR, on a file system that both sides of the launcher see",
-        )
-    }
-
-    pub fn path(&self) -> &Path {
-        match self {
-            Self::Given(path) => path,
-            Self::New(directory) => directory.path(),
-        }
-    }
+/// Makes the directory of the only run of this process.
+pub fn begin(via: &Via, is_kept: bool) -> anyhow::Result<RunDirectory> {
+    let mark = run_mark(0).context("cannot read this process's start in /proc")?;
+    Ok(via.begin_run(&mark, is_kept)?)
 }

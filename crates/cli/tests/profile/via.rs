@@ -46,16 +46,17 @@ fn the_plan_reaches_the_far_side_and_is_attested() {
     }
     let left = fs::read_dir(folder.path()).unwrap();
     let left =
-        left.filter(|e| e.as_ref().unwrap().file_name().to_string_lossy().contains("attest"));
+        left.filter(|e| e.as_ref().unwrap().file_name().to_string_lossy().contains("numapilot-"));
     assert_eq!(left.count(), 0);
-    // The caller's directory is kept.
-    fs::create_dir(folder.path().join("a")).unwrap();
+    // What is in the caller's directory is kept, in one for each run.
     let given = ["run", "--profile=p.toml", "--attest=a", "--via=./srun {}", "true"];
     success(folder.path(), &given);
     success(folder.path(), &given);
     assert_eq!(fs::read_dir(folder.path().join("a")).unwrap().count(), 2);
-    for file in fs::read_dir(folder.path().join("a")).unwrap() {
-        let text = fs::read(file.unwrap().path()).unwrap();
+    for run in fs::read_dir(folder.path().join("a")).unwrap() {
+        let mut files = fs::read_dir(run.unwrap().path()).unwrap();
+        let text = fs::read(files.next().unwrap().unwrap().path()).unwrap();
+        assert!(files.next().is_none());
         let attestation: Value = serde_json::from_slice(&text).unwrap();
         assert!(attestation["plan"].as_str().unwrap().starts_with("thp never"), "{attestation}");
         assert!(attestation["settings"].is_array(), "{attestation}");
@@ -73,6 +74,19 @@ fn a_missing_attestation_is_reported() {
     // The status of the program passes through the launcher.
     let output = run(&["--via", "env {}", "--", "sh", "-c", "exit 3"]);
     assert_eq!((output.status.code(), err(&output)), (Some(3), String::new()));
+    // The far end says why it cannot run the program, and nothing is said twice.
+    for strict in [&["--strict"][..], &[]] {
+        let output = run(&[strict, &["--via", "env {}", "--", "nosuch"]].concat());
+        assert_eq!(output.status.code(), Some(127), "{}", err(&output));
+        assert_eq!(err(&output).matches("nosuch").count(), 1, "{}", err(&output));
+    }
+    let error = failure(folder.path(), &["run", "--attest=p.toml/a", "--via=env {}", "true"]);
+    assert!(
+        error.contains("/p.toml/a/attest-")
+            && error.contains("Not a directory")
+            && error.contains("give --attest DIR"),
+        "{error}"
+    );
     for (template, part) in
         [("srun", "has no {}"), ("a {} {}", "more than once"), ("'{}", "no end")]
     {
@@ -101,12 +115,8 @@ fn a_setting_without_effect_is_attested_as_such() {
     ];
     failure(folder.path(), &undone);
     let output = numapilot(folder.path(), &["stat", "--attest=a", "--via=env {}", "true"]);
-    // Without a profile, the plan is the default, and the earlier attestation is of another one.
-    assert!(
-        err(&output).contains("the plan was 'interleave all', not 'default'"),
-        "{}",
-        err(&output)
-    );
+    // The earlier attestation, of another plan, is not one of this run.
+    assert!(!err(&output).contains("--via"), "{}", err(&output));
 }
 
 /// Prints a figure that follows from the plan's environment.

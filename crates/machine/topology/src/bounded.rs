@@ -10,8 +10,16 @@ use std::path::Path;
 /// # Errors
 /// Errors of the file system, and `FileTooLarge` with the limit for a longer file.
 pub fn read_bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    read_bytes_of(File::open(path)?, most)
+}
+
+/// As [`read_bytes`], from an open file.
+///
+/// # Errors
+/// As [`read_bytes`].
+pub fn read_bytes_of(file: impl Read, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
         let text = format!("more than {most} bytes, the limit for such a file");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));

@@ -43,8 +43,8 @@ pub struct Args {
     pub via: Option<Template>,
 
     /// Write what took effect, read back from the running program, into a file in DIR. With --via,
-    /// each far end does that; DIR must be shared with them [default: a new directory in the working
-    /// directory].
+    /// each far end does that in a new directory in DIR, which must be shared with them [default: the
+    /// working directory, where the new one is removed at the end].
     #[arg(long, value_name = "DIR", conflicts_with = "per_node")]
     pub attest: Option<PathBuf>,
 

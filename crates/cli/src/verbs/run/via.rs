@@ -5,16 +5,16 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use numapilot_cli_kit::plan_args::Variable;
-use numapilot_cli_kit::terminal::Terminal;
-use numapilot_place::via::{Attestation, Template, Via, judge, read};
+use numapilot_cli_kit::terminal::{Terminal, printable};
+use numapilot_place::via::{Attestation, Missing, Template, judge};
 use numapilot_place::{Options, Plan, Reach, Supervisor, Targets, prepare_targets};
 use numapilot_sys::mark;
 
 use super::notices::finish;
 use super::run::dry_run;
-use crate::verbs::attestations::Directory;
+use crate::verbs::attestations;
 
 /// How the program is run elsewhere.
 pub struct Far<'a> {
@@ -40,30 +40,41 @@ impl Far<'_> {
         command: &[OsString],
         is_dry: bool,
     ) -> anyhow::Result<ExitCode> {
-        let directory = Directory::of(self.attest)?;
-        let via = Via::new(self.template.clone(), directory.path())?;
-        // A new directory would not be there when the printed command is used.
-        let attest = (!is_dry || self.attest.is_some()).then_some(via.directory.as_path());
+        let via = attestations::via(self.template, self.attest)?;
+        // The directory of a run would not be there when the printed command is used.
+        let directory =
+            (!is_dry).then(|| attestations::begin(&via, self.attest.is_some())).transpose()?;
+        let attest = match &directory {
+            Some(directory) => Some(directory.path()),
+            None => self.attest.is_some().then_some(via.directory()),
+        };
         let command = via.command(plan, self.reach, raw, attest, self.strict, command);
         let options = Options::default();
         let prepared = prepare_targets(&Plan::default(), Targets::default(), &command, &options)?;
-        if is_dry {
+        let Some(directory) = directory else {
             return dry_run(terminal, std::iter::once(&prepared));
-        }
-        let before = read(&via.directory).context("reading earlier attestations")?;
+        };
         let supervisor = Supervisor::new()?;
         mark::begin_program();
         let ends = supervisor.wait(vec![prepared.spawn(|_| {})?])?;
         let status = finish(terminal, &ends);
-        let mut attested = read(&via.directory).context("reading the attestations")?;
-        attested.retain(|attestation| !before.contains(attestation));
-        if self.verbose {
-            attested.iter().for_each(|attestation| print(terminal, attestation));
-        }
-        match judge(plan, &attested) {
-            Err(missing) if self.strict => bail!("--via {}: {missing}", self.template),
-            Err(missing) => terminal.warn(format_args!("--via {}: {missing}", self.template)),
+        let judged = directory.attested().and_then(|attested| {
+            if self.verbose {
+                attested.iter().for_each(|attestation| print(terminal, attestation));
+            }
+            judge(plan, &attested)
+        });
+        match judged {
             Ok(()) => {}
+            // The far end has printed it, and the status says it.
+            Err(Missing::NotRun(_)) if status != ExitCode::SUCCESS => {}
+            Err(missing) => {
+                let missing = printable(&missing.to_string());
+                if self.strict {
+                    bail!("--via {}: {missing}", self.template);
+                }
+                terminal.warn(format_args!("--via {}: {missing}", self.template));
+            }
         }
         Ok(status)
     }
@@ -71,8 +82,9 @@ impl Far<'_> {
 
 fn print(terminal: &Terminal, attestation: &Attestation) {
     let Attestation { host, process, plan, settings } = attestation;
-    terminal.say(format_args!("{host}, process {process}: plan: {plan}"));
+    let say = |text: &str| terminal.say(printable(&format!("{host}, process {process}: {text}")));
+    say(&format!("plan: {plan}"));
     for outcome in settings.iter().flatten() {
-        terminal.say(format_args!("{host}, process {process}: {outcome}"));
+        say(&outcome.to_string());
     }
 }

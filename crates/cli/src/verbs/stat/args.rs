@@ -57,8 +57,8 @@ pub struct Args {
     /// plan of the profile and the command. The figures are those of the launcher's processes here.
     #[arg(long, value_name = "TEMPLATE", conflicts_with_all = ["pid", "all_cpus"])]
     pub via: Option<Template>,
-    /// With --via: directory for what the far ends attest, which must be shared with them [default:
-    /// a new one in the working directory].
+    /// With --via: directory for what the far ends attest, each run in a new one there, which must be
+    /// shared with them [default: the working directory, where the new one is removed at the end].
     #[arg(long, value_name = "DIR", requires = "via")]
     pub attest: Option<PathBuf>,
     /// The program and its arguments; with -p or -a, how long to observe (`sleep 5`).

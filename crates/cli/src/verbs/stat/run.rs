@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use numapilot_cli_kit::plan_args::load_profile;
-use numapilot_cli_kit::terminal::Terminal;
+use numapilot_cli_kit::terminal::{Terminal, printable};
 use numapilot_observe::{Observation, Session};
 use numapilot_place::effect::Observer;
-use numapilot_place::via::{Template, Via, judge, read};
+use numapilot_place::via::{RunDirectory, Template, Via, judge};
 use numapilot_place::{Note, Options, Plan, Prepared, Reach, Supervisor, prepare};
 use numapilot_sys::prctl;
 use numapilot_topology::Machine;
@@ -18,9 +18,8 @@ use super::args::Args;
 use super::events;
 use super::output::{Form, Output, Report};
 use super::watch::{Watch, Watched};
-use crate::verbs::attestations::Directory;
 use crate::verbs::run::announce;
-use crate::verbs::{launchers, processes};
+use crate::verbs::{attestations, launchers, processes};
 
 impl Args {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
@@ -47,10 +46,10 @@ impl Args {
     }
 
     /// The launcher that starts the program elsewhere, and where the far ends attest. The directory
-    /// is removed when it is dropped.
-    fn far(&self, template: &Template) -> anyhow::Result<(Directory, Via)> {
-        let directory = Directory::of(self.attest.as_deref())?;
-        let via = Via::new(template.clone(), directory.path())?;
+    /// is removed when it is dropped, unless the user named it.
+    fn far(&self, template: &Template) -> anyhow::Result<(RunDirectory, Via)> {
+        let via = attestations::via(template, self.attest.as_deref())?;
+        let directory = attestations::begin(&via, self.attest.is_some())?;
         Ok((directory, via))
     }
 
@@ -71,8 +70,8 @@ impl Args {
         };
         let far = self.via.as_ref().map(|template| self.far(template)).transpose()?;
         let prepared = match &far {
-            Some((_, via)) => {
-                let attest = Some(via.directory.as_path());
+            Some((directory, via)) => {
+                let attest = Some(directory.path());
                 let command = via.command(&plan, Reach::Allowed, &[], attest, false, &self.command);
                 prepare(&Plan::default(), machine, &command, &Options::default())?
             }
@@ -126,9 +125,10 @@ impl Args {
                 break;
             }
         }
-        if let Some((_, via)) = &far
-            && let Err(missing) = judge(&plan, &read(&via.directory)?)
+        if let Some((directory, via)) = &far
+            && let Err(missing) = directory.attested().and_then(|all| judge(&plan, &all))
         {
+            let missing = printable(&missing.to_string());
             output.terminal.warn(format_args!("--via {}: {missing}", via.template()));
         }
         output.report(report, runs)

@@ -36,12 +36,21 @@ pub struct Outcome {
     pub remedy: Option<String>,
 }
 
+/// The setting that stands for the whole plan.
+const PLAN: &str = "plan";
+
 impl Outcome {
     /// The whole plan, of a run that failed with this error.
     #[must_use]
     pub fn failed(error: String) -> Self {
         let state = State::NotInEffect;
-        Self { setting: "plan".to_owned(), state, seen: None, cause: Some(error), remedy: None }
+        Self { setting: PLAN.to_owned(), state, seen: None, cause: Some(error), remedy: None }
+    }
+
+    /// Whether it is that of a run that [failed](Self::failed).
+    #[must_use]
+    pub fn is_of_failed_run(&self) -> bool {
+        self.setting == PLAN && self.state == State::NotInEffect
     }
 }
 

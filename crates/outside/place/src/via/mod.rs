@@ -11,13 +11,16 @@
 //! effect, read back from the running program.
 
 mod attestation;
+mod directory;
 mod template;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use attestation::{AttestError, Attestation, Attesting, Missing, judge, read};
+use attestation::read;
+pub use attestation::{AttestError, Attestation, Attesting, Missing, ReadError, judge};
+pub use directory::{DirectoryError, RunDirectory};
 pub use template::{Template, TemplateError};
 
 use crate::{Plan, Reach};
@@ -28,8 +31,8 @@ pub struct Via {
     template: Template,
     /// The file of this program, which must be the same on the other machines.
     program: PathBuf,
-    /// The directory that both sides see.
-    pub directory: PathBuf,
+    /// The directory that both sides see, with one for each run.
+    directory: PathBuf,
 }
 
 impl Via {
@@ -42,10 +45,25 @@ impl Via {
         Ok(Self { template, program, directory: std::path::absolute(directory)? })
     }
 
+    /// The directory that both sides see.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// The template.
     #[must_use]
     pub fn template(&self) -> &Template {
         &self.template
+    }
+
+    /// Makes the directory in which the far ends of one run attest. `mark` is the
+    /// [mark](crate::guard::run_mark) of the run. A directory for which the user asked is kept.
+    ///
+    /// # Errors
+    /// [`DirectoryError`].
+    pub fn begin_run(&self, mark: &str, is_kept: bool) -> Result<RunDirectory, DirectoryError> {
+        RunDirectory::make(&self.directory, mark, is_kept)
     }
 
     /// The command of the launcher. `reach` is how far the plan may reach, `variables` are those that a plan cannot contain, `directory` is

@@ -4,10 +4,8 @@
 //! plan. The figures count only if every far end attests that the plan took effect.
 
 use std::ffi::OsString;
-use std::fs;
-use std::path::PathBuf;
 
-use numapilot_place::via::{Missing, Via, judge, read};
+use numapilot_place::via::{Missing, RunDirectory, Via, judge};
 use numapilot_place::{Plan, Reach};
 
 use super::{RunError, io_error};
@@ -16,41 +14,34 @@ use crate::evidence::Failure;
 /// A run, with its own directory for attestations. The directory is removed when this is dropped.
 pub struct FarRun {
     via: Via,
-    directory: PathBuf,
+    directory: RunDirectory,
 }
 
 impl FarRun {
-    /// Makes the directory, which is named after the run's mark.
+    /// Makes the directory.
     pub fn begin(via: Via, mark: &str) -> Result<Self, RunError> {
-        let directory = via.directory.join(mark);
-        fs::create_dir_all(&directory)
-            .map_err(|error| io_error(&format!("cannot make {}", directory.display()), error))?;
+        let directory = via
+            .begin_run(mark, false)
+            .map_err(|error| io_error("--via", std::io::Error::other(error)))?;
         Ok(Self { via, directory })
     }
 
     /// The command of the launcher.
     pub fn command(&self, plan: &Plan, command: &[OsString]) -> Vec<OsString> {
-        self.via.command(plan, Reach::Allowed, &[], Some(&self.directory), true, command)
+        self.via.command(plan, Reach::Allowed, &[], Some(self.directory.path()), true, command)
     }
 
     /// Why the run does not count: the program's own failure, or that of the plan.
     pub fn failure(self, plan: &Plan, failure: Option<Failure>) -> Option<Failure> {
-        let attested = match read(&self.directory) {
-            Ok(attested) => judge(plan, &attested),
-            Err(error) => Err(Missing::Other(format!("the attestations cannot be read: {error}"))),
-        };
-        match (attested, failure) {
+        let judged = self.directory.attested().and_then(|attested| judge(plan, &attested));
+        match (judged, failure) {
             // A launcher that fails starts nothing that could attest.
             (Err(Missing::Nothing), Some(failure)) => Some(failure),
-            (Err(missing), _) => Some(Failure::NotApplied(missing.to_string())),
+            (Err(missing), _) => {
+                // The text of the far ends stays on its line.
+                Some(Failure::NotApplied(missing.to_string().replace(char::is_control, " ")))
+            }
             (Ok(()), failure) => failure,
         }
-    }
-}
-
-impl Drop for FarRun {
-    fn drop(&mut self) {
-        // What cannot be removed is small, and no other run reads it.
-        let _ = fs::remove_dir_all(&self.directory);
     }
 }
