@@ -1,6 +1,8 @@
 //! Prints notices before and after programs, and chooses the exit status.
 
 use std::fmt::Display;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 
@@ -38,4 +40,17 @@ pub fn finish(terminal: &Terminal, ends: &[Finished]) -> ExitCode {
 fn status(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|s| 128 + s));
     code.and_then(|c| u8::try_from(c).ok()).unwrap_or(u8::MAX)
+}
+
+/// Prints the commands that would be executed.
+pub fn dry_run<'a>(
+    terminal: &Terminal,
+    all: impl Iterator<Item = &'a Prepared>,
+) -> anyhow::Result<ExitCode> {
+    let mut out = terminal.out();
+    for prepared in all {
+        out.write_all(prepared.shell_line().as_bytes())?;
+        out.write_all(b"\n")?;
+    }
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,7 +1,5 @@
 //! Runs `run`: from the plan to the exit status of the program.
 
-use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use numapilot_cli_kit::plan_args::Variable;
@@ -12,7 +10,7 @@ use numapilot_place::{Options, Plan, Prepared, Supervisor, Targets, prepare_targ
 use numapilot_sys::mark;
 
 use super::args::Args;
-use super::notices::{announce, finish};
+use super::notices::{announce, dry_run, finish};
 use super::{effects, per_node, via};
 use crate::verbs::{launchers, processes};
 
@@ -119,16 +117,4 @@ fn say(terminal: &Terminal, prepared: &Prepared, plan: Option<&Plan>) {
     for note in &prepared.notes {
         terminal.warn(note);
     }
-}
-
-pub fn dry_run<'a>(
-    terminal: &Terminal,
-    all: impl Iterator<Item = &'a Prepared>,
-) -> anyhow::Result<ExitCode> {
-    let mut out = terminal.out();
-    for prepared in all {
-        out.write_all(prepared.shell_line().as_bytes())?;
-        out.write_all(b"\n")?;
-    }
-    Ok(ExitCode::SUCCESS)
 }

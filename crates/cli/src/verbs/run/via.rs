@@ -12,8 +12,7 @@ use numapilot_place::via::{Attestation, Missing, Template, judge};
 use numapilot_place::{Options, Plan, Reach, Supervisor, Targets, prepare_targets};
 use numapilot_sys::mark;
 
-use super::notices::finish;
-use super::run::dry_run;
+use super::notices::{dry_run, finish};
 use crate::verbs::attestations;
 
 /// How the program is run elsewhere.
