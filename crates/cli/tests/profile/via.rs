@@ -98,6 +98,20 @@ fn a_missing_attestation_is_reported() {
 }
 
 #[test]
+fn text_of_the_far_side_stays_on_its_line() {
+    let folder = folder("");
+    // It attests in place of numapilot: the word behind --attest is the directory.
+    let script = "#!/bin/sh\nwhile [ \"$1\" != --attest ]; do shift; done\n\
+                  printf %s '{\"host\":\"a\\nb\\u001b\",\"process\":1,\"plan\":\"x\\ny\"}' >\"$2/attest-1-x.json\"\n";
+    launcher(folder.path(), "forge", script);
+    for verb in [&["run", "-v"][..], &["stat"]] {
+        let output = numapilot(folder.path(), &[verb, &["--via=./forge {}", "true"]].concat());
+        let text = err(&output);
+        assert!(text.contains(r"a\x0ab\x1b, process 1: the plan was 'x\x0ay'"), "{text}");
+    }
+}
+
+#[test]
 fn a_setting_without_effect_is_attested_as_such() {
     let folder = folder("");
     fs::create_dir(folder.path().join("a")).unwrap();
