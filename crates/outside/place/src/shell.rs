@@ -10,6 +10,7 @@ use numapilot_sys::prctl::ThpSwitch;
 use numapilot_topology::{CpuSet, NodeSet};
 
 use crate::Prepared;
+use crate::environment::Environment;
 
 impl Prepared {
     /// The line, without a newline. Lines that begin with `#` may precede it, for settings without
@@ -33,26 +34,30 @@ impl Prepared {
         let memory = memory.map(|(mode, flags, nodes)| (*mode, *flags, NodeSet::from_words(nodes)));
         let memory = memory.as_ref().map(|(mode, flags, nodes)| (*mode, *flags, nodes));
         let words = placement_words(cpus.as_ref(), memory).into_iter().map(OsString::from);
-        let words = words.chain(self.environment_words());
+        let words = words.chain(environment_words(&self.environment));
         let words: Vec<Vec<u8>> =
             words.chain(self.words.iter().cloned()).map(|word| quote(&word)).collect();
         text.extend(words.join(&b' '));
         OsString::from_vec(text)
     }
+}
 
-    fn environment_words(&self) -> Vec<OsString> {
-        let mut words: Vec<OsString> = Vec::new();
-        for (name, value) in self.environment.changes() {
-            if words.is_empty() {
-                words.push("env".into());
+fn environment_words(environment: &Environment) -> Vec<OsString> {
+    let mut words: Vec<OsString> = Vec::new();
+    for (name, value) in environment.changes() {
+        if words.is_empty() {
+            words.push("env".into());
+            // The first word that is no option ends them.
+            if name.as_bytes().starts_with(b"-") {
+                words.push("--".into());
             }
-            let mut word = name.to_owned();
-            word.push("=");
-            word.push(value);
-            words.push(word);
         }
-        words
+        let mut word = name.to_owned();
+        word.push("=");
+        word.push(value);
+        words.push(word);
     }
+    words
 }
 
 /// The words of numactl(8), or of taskset(1) if only CPUs are set.
@@ -87,8 +92,9 @@ pub(crate) fn quoted(word: &str) -> String {
     String::from_utf8_lossy(&quote(OsStr::new(word))).into_owned()
 }
 
-/// Quotes a word for shells. A word with control characters or bytes that are not UTF-8 is written
-/// as `$'\xff'`, which bash, zsh, ksh and POSIX.1-2024 support.
+/// Quotes a word for shells. Text stands in `'...'`, with its control characters as they are, because
+/// every shell reads that. Bytes that are not UTF-8 are written as `$'\xff'`, so that the line is
+/// text; bash, zsh, ksh and POSIX.1-2024 read it, and dash does not.
 pub(crate) fn quote(word: &OsStr) -> Vec<u8> {
     let bytes = word.as_bytes();
     let is_plain = |b: &u8| b.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(b);
@@ -96,10 +102,8 @@ pub(crate) fn quote(word: &OsStr) -> Vec<u8> {
         return bytes.to_vec();
     }
     match word.to_str() {
-        Some(text) if !text.contains(|c: char| c.is_control()) => {
-            format!("'{}'", text.replace('\'', "'\\''")).into_bytes()
-        }
-        _ => escaped(bytes).into_bytes(),
+        Some(text) => format!("'{}'", text.replace('\'', "'\\''")).into_bytes(),
+        None => escaped(bytes).into_bytes(),
     }
 }
 
@@ -137,6 +141,26 @@ mod tests {
         assert_eq!(quote(OsStr::new("$HOME")), b"'$HOME'");
         assert_eq!(quote(OsStr::from_bytes(b"a\xffb'\\\n")), b"$'a\\xffb\\'\\\\\\x0a'");
         assert_eq!(quote(OsStr::new("\u{e4} b")), "'\u{e4} b'".as_bytes());
+        assert_eq!(quote(OsStr::new("a\nb\t\u{1}")), b"'a\nb\t\x01'");
+    }
+
+    /// Which is dash on Debian and its kin.
+    #[test]
+    fn every_shell_reads_text_back() {
+        for word in ["a\nb", "\n", "\t'\\\u{1}\u{7f}\u{85}\r$x`y`", "'\n'", "\u{e4}\u{2028}"] {
+            let line = format!("printf %s {}", quoted(word));
+            let out = Command::new("sh").args(["-c", &line]).output().unwrap();
+            assert_eq!(String::from_utf8(out.stdout).unwrap(), word, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_variable_is_no_option_of_env() {
+        let words = |name: &str| {
+            environment_words(&Environment::new(&[(name.into(), "x".into())].into()).unwrap())
+        };
+        assert_eq!(words("-u"), ["env", "--", "-u=x"]);
+        assert_eq!(words("A"), ["env", "A=x"]);
     }
 
     proptest! {

@@ -1,6 +1,6 @@
 //! A shell script that sets the variables and becomes the command in its arguments.
 //!
-//! Source: bash(1); `$'...'` in a value needs bash, zsh, ksh or POSIX.1-2024.
+//! Source: IEEE Std 1003.1, "Shell Command Language".
 
 use super::numactl::Numactl;
 use super::setting::Inside;
