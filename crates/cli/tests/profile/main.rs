@@ -135,4 +135,7 @@ fn a_profile_that_cannot_be_used_is_an_error() {
     assert!(usage.contains("possible values: systemd, oci, docker"), "{usage}");
     let version = ["profile", "export", "p.toml", "--to", "oci", "--target-version", "new"];
     assert!(failure(folder.path(), &version).contains("'new' is not a version"));
+    fs::write(folder.path().join("p.toml"), "thp = \"never\"\n").unwrap();
+    let version = ["profile", "export", "p.toml", "--to", "docker", "--target-version", "3"];
+    assert!(failure(folder.path(), &version).contains("no effect on what is written for docker"));
 }

@@ -65,7 +65,7 @@ pub struct ExportArgs {
     pub to: Launcher,
 
     /// The version of the launcher (systemd, runc, numactl) on the machine where the program will
-    /// run; without it, that of this machine.
+    /// run; without it, that of this machine. The other launchers are the same in all versions.
     #[arg(long, value_name = "VERSION")]
     pub target_version: Option<Version>,
 

@@ -12,6 +12,12 @@ use super::args::ExportArgs;
 
 /// Runs `profile export`. Nodes and CPUs are those of this machine.
 pub fn run(args: &ExportArgs, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+    if let Some(version) = args.target_version.as_ref().filter(|_| !args.to.depends_on_version()) {
+        anyhow::bail!(
+            "--target-version {version} has no effect on what is written for {}; leave it out",
+            args.to.name()
+        );
+    }
     let plan = load_profile(terminal, &args.profile, args.strict)?;
     let targets = Targets::here(&plan, Reach::Allowed)?;
     let version = args.target_version.clone().or_else(|| args.to.version_here());

@@ -97,6 +97,12 @@ impl Launcher {
         }
     }
 
+    /// Whether what the launcher understands depends on a version.
+    #[must_use]
+    pub fn depends_on_version(self) -> bool {
+        self.format(None).program().is_some()
+    }
+
     fn format(self, version: Option<Version>) -> Box<dyn Format> {
         match self {
             Self::Systemd => Box::new(systemd::Systemd::new(version)),

@@ -69,7 +69,7 @@ fn what_old_versions_ignore_is_a_comment_and_missing() {
         (&never, Launcher::Systemd, "252", "260", "\nMemoryTHP=disable\n"),
         (&bind, Launcher::Systemd, "242", "243", "\nNUMAPolicy=bind\nNUMAMask=1\n"),
         (&weighted, Launcher::Systemd, "261", "262", "\nNUMAPolicy=weighted-interleave\n"),
-        (&bind, Launcher::Oci, "1.1.5", "1.4.0", "{\"mode\": \"MPOL_BIND\", \"nodes\": \"1\"}"),
+        (&bind, Launcher::Oci, "1.3.9", "1.4", "{\"mode\": \"MPOL_BIND\", \"nodes\": \"1\"}"),
         (&weighted, Launcher::Numactl, "2.0.18", "2.0.19", "numactl --weighted-interleave=0-1 "),
         (&many, Launcher::Shell, "2.0.14", "2.0.15", "exec numactl --preferred-many=0-1 "),
     ] {

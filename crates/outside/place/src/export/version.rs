@@ -1,5 +1,6 @@
 //! Versions of launchers: from the option `--version` of their program, or as the user states them.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -16,8 +17,9 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Most bytes of its output that are read; less than a pipe holds.
 const MAX_BYTES: u64 = 16 << 10;
 
-/// A version: numbers that are compared one after the other.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A version: numbers that are compared one after the other. A number that is missing is 0, so 1.4
+/// is 1.4.0.
+#[derive(Clone, Debug)]
 pub struct Version(Vec<u32>);
 
 /// The text is no version.
@@ -40,6 +42,29 @@ impl Version {
         })
     }
 }
+
+impl Ord for Version {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let number = |version: &Self, at: usize| version.0.get(at).copied().unwrap_or(0);
+        let most = self.0.len().max(other.0.len());
+        let orders = (0..most).map(|at| number(self, at).cmp(&number(other, at)));
+        orders.fold(Ordering::Equal, Ordering::then)
+    }
+}
+
+impl PartialOrd for Version {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Version {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Version {}
 
 impl FromStr for Version {
     type Err = VersionError;
@@ -112,6 +137,9 @@ mod tests {
         assert!(version("1.10") > version("1.9.9"));
         assert!(version("2.0.19") > version("2.0.19".trim_end_matches('9')));
         assert!(version("252") < version("260"));
+        assert_eq!(version("1.4"), version("1.4.0"));
+        assert!(version("1.4") < version("1.4.0.1") && version("1.4.1") > version("1.4"));
+        assert_eq!(version("1.4").to_string(), "1.4");
         for wrong in ["", "x", "1.", "1..2", "-1", "+1", "99999999999", "1.2-3", " 1"] {
             let error = wrong.parse::<Version>().unwrap_err().to_string();
             assert!(error.contains("252 or 1.1.5"), "{error}");
