@@ -2,8 +2,9 @@
 //!
 //! Source: the Kubernetes documentation, "Control CPU Management Policies on the Node" and "Utilizing
 //! the NUMA-aware Memory Manager": the kubelet chooses CPUs and nodes, and a pod can name neither.
-//! `env` is part of a container; the names are C identifiers in all versions, and `$(` begins a
-//! reference to another variable, which `$$(` escapes.
+//! `env` is part of a container; the names are C identifiers in all versions. `$(` begins a
+//! reference to another variable, and the kubelet reduces every `$$` to `$` (API reference, EnvVar).
+//! What a YAML text may hold as it is: YAML 1.2.2, section 5.1.
 
 use super::setting::Inside;
 use super::{Answer, Format};
@@ -22,7 +23,7 @@ impl Format for Kubernetes {
     fn add(&mut self, inside: &Inside) -> Answer {
         match inside {
             Inside::Variable(name, value) if super::is_identifier(name) => {
-                self.variables.push((name.clone(), value.replace("$(", "$$(")));
+                self.variables.push((name.clone(), value.replace('$', "$$")));
                 Answer::Written
             }
             Inside::Variable(..) => Answer::Cannot(super::NO_IDENTIFIER.to_owned()),
@@ -47,12 +48,40 @@ impl Format for Kubernetes {
             text += "      env:\n";
         }
         for (name, value) in &self.variables {
-            // A string of JSON is one of YAML.
-            text += &format!(
-                "        - name: {name}\n          value: {}\n",
-                super::json_string(value)
-            );
+            text += &format!("        - name: {name}\n          value: {}\n", yaml_string(value));
         }
         text
+    }
+}
+
+/// A string of JSON is one of YAML, but for characters that YAML takes for none or for a line break.
+fn yaml_string(text: &str) -> String {
+    let mut string = String::new();
+    for c in super::json_string(text).chars() {
+        match c {
+            '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => {
+                string += &format!("\\u{:04x}", u32::from(c));
+            }
+            c if c.is_control() => string += &format!("\\u{:04x}", u32::from(c)),
+            c => string.push(c),
+        }
+    }
+    string
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_what_the_kubelet_makes_of_it() {
+        let mut pod = Kubernetes::default();
+        let value = "$$ $(x) $y $\n\u{1}\u{7f}\u{85}\u{2028}\u{e4}\"\\";
+        assert_eq!(pod.add(&Inside::Variable("A".into(), value.into())), Answer::Written);
+        let text = pod.finish("");
+        let expected = r#"value: "$$$$ $$(x) $$y $$\n\u0001\u007f\u0085\u2028"#.to_owned()
+            + "\u{e4}"
+            + r#"\"\\""#;
+        assert!(text.ends_with(&(expected + "\n")), "{text}");
     }
 }
