@@ -10,6 +10,17 @@ use std::path::Path;
 use crate::PlaceError;
 use crate::allocators::HugePages;
 
+/// Whether an allocator requests huge pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HugePageRequest {
+    /// It cannot.
+    NoSwitch,
+    /// It does.
+    Made,
+    /// What the user has put into this variable, which has another value, decides.
+    UpTo(&'static str),
+}
+
 /// The variables that differ from those of this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Environment {
@@ -110,11 +121,14 @@ impl Environment {
     }
 
     /// Makes an allocator use huge pages, unless the user has set one of its options for them.
-    /// Returns whether it will request them.
-    pub fn huge_pages(&mut self, how: HugePages) -> bool {
+    pub fn huge_pages(&mut self, how: HugePages) -> HugePageRequest {
         match how {
-            HugePages::NoSwitch => return false,
+            HugePages::NoSwitch => return HugePageRequest::NoSwitch,
             HugePages::Variables(names, value) => {
+                let other = |name: &&&str| self.get(name).is_some_and(|users| users != value);
+                if let Some(name) = names.iter().find(other) {
+                    return HugePageRequest::UpTo(name);
+                }
                 if names.iter().all(|name| self.get(name).is_none()) {
                     for name in names {
                         self.set(name, value);
@@ -123,21 +137,24 @@ impl Environment {
             }
             HugePages::Entry { variable, separator, key, value } => {
                 let mut list = self.get(variable).unwrap_or_default();
-                let message = list
-                    .as_bytes()
-                    .split(|b| *b == separator as u8)
-                    .any(|entry| entry.starts_with(key.as_bytes()));
-                if !message {
-                    if !list.is_empty() {
-                        list.push(separator.to_string());
+                let entries = list.as_bytes().split(|b| *b == separator as u8);
+                let users = entries.filter_map(|entry| entry.strip_prefix(key.as_bytes()));
+                // Of several, the last one counts.
+                match users.last() {
+                    Some(users) if users == value.as_bytes() => {}
+                    Some(_) => return HugePageRequest::UpTo(variable),
+                    None => {
+                        if !list.is_empty() {
+                            list.push(separator.to_string());
+                        }
+                        list.push(key);
+                        list.push(value);
+                        self.set(variable, list);
                     }
-                    list.push(key);
-                    list.push(value);
-                    self.set(variable, list);
                 }
             }
         }
-        true
+        HugePageRequest::Made
     }
 }
 
@@ -197,25 +214,27 @@ mod tests {
     fn entries_are_appended_and_the_users_kept() {
         let value = |start: &[(&str, &str)]| {
             let mut env = environment(start);
-            assert!(env.huge_pages(ENTRY));
-            env.get("NUMAPILOT_TEST_TUNABLES").unwrap()
+            let request = env.huge_pages(ENTRY);
+            (env.get("NUMAPILOT_TEST_TUNABLES").unwrap().into_string().unwrap(), request)
         };
-        assert_eq!(value(&[]), "malloc.hugetlb=1");
-        assert_eq!(value(&[("NUMAPILOT_TEST_TUNABLES", "a=2")]), "a=2:malloc.hugetlb=1");
-        assert_eq!(
-            value(&[("NUMAPILOT_TEST_TUNABLES", "malloc.hugetlb=0:a=2")]),
-            "malloc.hugetlb=0:a=2"
-        );
+        let made = |value: &str| (value.to_owned(), HugePageRequest::Made);
+        let up_to_them =
+            |value: &str| (value.to_owned(), HugePageRequest::UpTo("NUMAPILOT_TEST_TUNABLES"));
+        let of = |list| value(&[("NUMAPILOT_TEST_TUNABLES", list)]);
+        assert_eq!(value(&[]), made("malloc.hugetlb=1"));
+        assert_eq!(of("a=2"), made("a=2:malloc.hugetlb=1"));
+        assert_eq!(of("malloc.hugetlb=1:a=2"), made("malloc.hugetlb=1:a=2"));
+        assert_eq!(of("malloc.hugetlb=0:a=2"), up_to_them("malloc.hugetlb=0:a=2"));
         const SWITCHES: HugePages =
             HugePages::Variables(&["NUMAPILOT_TEST_NEW", "NUMAPILOT_TEST_OLD"], "1");
         let mut env = environment(&[]);
-        assert!(env.huge_pages(SWITCHES));
+        assert_eq!(env.huge_pages(SWITCHES), HugePageRequest::Made);
         assert_eq!(env.get("NUMAPILOT_TEST_NEW").unwrap(), "1");
         assert_eq!(env.get("NUMAPILOT_TEST_OLD").unwrap(), "1");
         let mut env = environment(&[("NUMAPILOT_TEST_OLD", "0")]);
-        assert!(env.huge_pages(SWITCHES));
+        assert_eq!(env.huge_pages(SWITCHES), HugePageRequest::UpTo("NUMAPILOT_TEST_OLD"));
         assert_eq!(env.get("NUMAPILOT_TEST_OLD").unwrap(), "0");
         assert_eq!(env.get("NUMAPILOT_TEST_NEW"), None);
-        assert!(!env.huge_pages(HugePages::NoSwitch));
+        assert_eq!(env.huge_pages(HugePages::NoSwitch), HugePageRequest::NoSwitch);
     }
 }

@@ -7,7 +7,7 @@ use numapilot_observe::AutoNuma;
 use numapilot_topology::CpuSet;
 
 use crate::allocators::{Found, GLIBC_HUGE_PAGES, HugePages};
-use crate::environment::Environment;
+use crate::environment::{Environment, HugePageRequest};
 use crate::plan::{AllocatorChoice, NumaBalancing, Plan, Thp};
 use crate::prepare::memory::mode_name;
 use crate::targets::{MemoryTarget, Targets};
@@ -104,13 +104,21 @@ pub(super) fn settings(
     Ok(settings.into_iter().map(Setting::Inside).chain(outside).collect())
 }
 
-fn huge_pages(is_asked_for: bool) -> Note {
-    let cause = if is_asked_for {
-        "the kernel has it only for the whole machine; the malloc asks for huge pages by a variable, \
-         which has an effect on a machine set to madvise"
-    } else {
-        "the kernel has it only for the whole machine"
-    };
+fn huge_pages(request: HugePageRequest) -> Note {
+    let mut cause = "the kernel has it only for the whole machine".to_owned();
+    match request {
+        HugePageRequest::NoSwitch => {}
+        HugePageRequest::Made => {
+            cause += "; the malloc asks for huge pages by a variable, which has an effect on a \
+                      machine set to madvise";
+        }
+        HugePageRequest::UpTo(variable) => {
+            cause += &format!(
+                "; the plan's own {variable} decides whether the malloc asks for huge pages on a \
+                 machine set to madvise"
+            );
+        }
+    }
     let remedy =
         "set it once for the machine: echo always > /sys/kernel/mm/transparent_hugepage/enabled";
     Note::new("thp always", cause, remedy)

@@ -127,6 +127,15 @@ fn what_exists_for_the_whole_machine_is_missing_everywhere() {
         assert!(exported.text.contains("glibc.malloc.hugetlb=1"), "{exported:?}");
         assert!(exported.text.contains("# thp always: "), "{exported:?}");
     }
+    for (list, cause) in [
+        ("glibc.malloc.hugetlb=0", "the plan's own GLIBC_TUNABLES decides"),
+        ("glibc.malloc.hugetlb=1", "the malloc asks for huge pages by a variable"),
+    ] {
+        let env = [("GLIBC_TUNABLES".to_owned(), list.to_owned())].into();
+        let exported =
+            exported(&Plan { thp: Thp::Always, env, ..Plan::default() }, Launcher::Docker, None);
+        assert!(exported.missing[0].cause.contains(cause), "{exported:?}");
+    }
     // AutoNUMA is switched off for a program by an explicit policy.
     let off = Plan { numa_balancing: NumaBalancing::Off, ..Plan::default() };
     assert!(text(&off, Launcher::Systemd, Some("252")).contains("\nNUMAPolicy=local\n"));

@@ -16,6 +16,7 @@ use numapilot_sys::prctl::{self, ThpSwitch};
 
 use super::Prepared;
 use crate::allocators::{Found, GLIBC_HUGE_PAGES, HugePages};
+use crate::environment::HugePageRequest;
 use crate::huge_pages::{Choice, Switches};
 use crate::settings_journal::{Change, Setting, SettingsJournal, SettingsJournalError};
 use crate::{Note, NumaBalancing, Thp};
@@ -119,16 +120,17 @@ impl Prepared {
             }
             None => HugePages::NoSwitch,
         };
-        if !self.environment.huge_pages(switch) {
-            self.notes.push(Note::new(
-                ALWAYS,
-                format!(
-                    "the machine is set to {switches}, and this allocator has no switch to \
-                     request huge pages"
-                ),
-                remedy,
-            ));
-        }
+        let why_not = match self.environment.huge_pages(switch) {
+            HugePageRequest::Made => return,
+            HugePageRequest::NoSwitch => {
+                "this allocator has no switch to request huge pages".to_owned()
+            }
+            HugePageRequest::UpTo(variable) => {
+                format!("your own {variable} decides whether this allocator requests huge pages")
+            }
+        };
+        let cause = format!("the machine is set to {switches}, and {why_not}");
+        self.notes.push(Note::new(ALWAYS, cause, remedy));
     }
 
     /// Must be called after the memory policy is set, because an explicit policy switches AutoNUMA
