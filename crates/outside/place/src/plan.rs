@@ -8,7 +8,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// The settings with which a program is started. [`Plan::default`] changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -29,6 +30,7 @@ pub struct Plan {
     /// Automatic NUMA balancing.
     pub numa_balancing: NumaBalancing,
     /// The policy for its memory.
+    #[serde(deserialize_with = "memory")]
     pub memory: MemoryPolicy,
     /// Further environment variables.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -122,11 +124,33 @@ pub struct MemoryPolicy {
     /// The mode.
     pub mode: MemoryMode,
     /// Its nodes, as a nodestring. If empty and the mode needs nodes, all nodes.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "nodes")]
     pub nodes: String,
     /// Lets AutoNUMA move pages inside the nodes of `bind` (`-b`).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub balancing: bool,
+}
+
+/// Refuses nodes of a mode that takes none: they would have no effect.
+fn memory<'de, D: Deserializer<'de>>(value: D) -> Result<MemoryPolicy, D::Error> {
+    let policy = MemoryPolicy::deserialize(value)?;
+    if policy.nodes.is_empty() || policy.mode.needs_nodes() {
+        return Ok(policy);
+    }
+    Err(D::Error::custom(format!(
+        "memory mode `{}` takes no nodes; leave `nodes` out, or name a mode that takes them, as \
+         `mode = \"bind\"`",
+        policy.mode.name()
+    )))
+}
+
+/// Refuses an empty text, which would mean all nodes.
+fn nodes<'de, D: Deserializer<'de>>(value: D) -> Result<String, D::Error> {
+    let nodes = String::deserialize(value)?;
+    if nodes.is_empty() {
+        return Err(D::Error::custom("`nodes` is empty; leave it out, or write \"all\""));
+    }
+    Ok(nodes)
 }
 
 /// Memory policy modes; numactl's option for each in parentheses.

@@ -80,7 +80,7 @@ impl Profile {
             Err(error) => Err(ProfileError::Content {
                 path: path.to_owned(),
                 line: error.line,
-                message: error.message,
+                message: with_measured(error.message),
                 remedy: "the names and values are in the manual, page `profiles`",
             }),
         }
@@ -91,6 +91,16 @@ impl Profile {
     pub fn to_text(&self) -> String {
         let measured = self.measured.as_ref().map(Measured::to_text);
         self.plan.to_profile() + &measured.unwrap_or_default()
+    }
+}
+
+/// Adds the table that is not part of a plan to the fields that are expected where an unknown one is.
+fn with_measured(message: String) -> String {
+    match message.strip_suffix("`memory`, `env`") {
+        Some(start) if message.starts_with("unknown field") => {
+            format!("{start}`memory`, `env`, `measured`")
+        }
+        _ => message,
     }
 }
 
@@ -248,6 +258,7 @@ mod tests {
         assert!(text.contains("sometimes") && text.contains("`never`"), "{text}");
         let text = error("\n\nalocator = \"x\"\n");
         assert!(text.contains("line 3") && text.contains("allocator"), "{text}");
+        assert!(text.contains("`env`, `measured`;"), "{text}");
         assert!(error("[memory\n").contains("line 1"));
         let missing = Profile::load(Path::new("/nonexistent/p.toml")).unwrap_err().to_string();
         assert!(missing.contains("/nonexistent/p.toml"), "{missing}");
@@ -318,6 +329,26 @@ interval = [0.79, 0.84]
         }
     }
 
+    #[test]
+    fn nodes_without_effect_are_refused_with_their_line() {
+        let refused = |table: &str| {
+            let text = format!("thp = \"never\"\n[memory]\n{table}\n");
+            Profile::parse(&text, Path::new("p")).unwrap_err().to_string()
+        };
+        for (table, mode) in
+            [("nodes = \"0\"", "inherit"), ("mode = \"local\"\nnodes = \"0\"", "local")]
+        {
+            let error = refused(table);
+            assert!(error.starts_with("profile p, line 2: "), "{error}");
+            assert!(
+                error.contains(&format!("`{mode}` takes no nodes; leave `nodes` out")),
+                "{error}"
+            );
+        }
+        let error = refused("mode = \"bind\"\nnodes = \"\"");
+        assert!(error.starts_with("profile p, line 4: `nodes` is empty; leave it out"), "{error}");
+    }
+
     fn plans() -> impl Strategy<Value = Plan> {
         let choice = prop_oneof![
             Just(AllocatorChoice::Inherit),
@@ -325,7 +356,10 @@ interval = [0.79, 0.84]
             "/[ -~]{1,20}".prop_map(AllocatorChoice::from),
         ];
         let memory = (proptest::sample::select(MemoryMode::ALL), "[0-9,!+-]{0,6}", any::<bool>())
-            .prop_map(|(mode, nodes, balancing)| MemoryPolicy { mode, nodes, balancing });
+            .prop_map(|(mode, nodes, balancing)| {
+                let nodes = if mode.needs_nodes() { nodes } else { String::new() };
+                MemoryPolicy { mode, nodes, balancing }
+            });
         let text = || proptest::option::of("[0-9,!+-]{1,6}");
         (
             (choice, proptest::sample::select(ThreadPlacement::ALL), text(), text()),
