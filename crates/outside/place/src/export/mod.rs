@@ -24,6 +24,7 @@ mod version;
 use std::fmt::Write;
 use std::path::Path;
 
+use crate::shell::quote;
 use crate::{Note, PlaceError, Plan, Targets, allocators, threads};
 
 pub use version::{Version, VersionError};
@@ -179,7 +180,8 @@ fn write(
     version: Option<Version>,
 ) -> Exported {
     let mut format = launcher.format(version.clone());
-    let run = format!("numapilot run --profile {} --", profile.display());
+    let file = String::from_utf8_lossy(&quote(profile.as_os_str())).into_owned();
+    let run = format!("numapilot run --profile {file} --");
     let instead = format.instead().replace("{run}", &run);
     let mut missing = Vec::new();
     for setting in settings {

@@ -100,10 +100,12 @@ impl Format for Numactl {
 
     fn add(&mut self, inside: &Inside) -> Answer {
         match inside {
-            Inside::Variable(name, value) => {
+            // Others may be options of env.
+            Inside::Variable(name, value) if super::is_identifier(name) => {
                 self.variables.push(quoted(&format!("{name}={value}")));
                 Answer::Written
             }
+            Inside::Variable(..) => Answer::Cannot(super::NO_IDENTIFIER.to_owned()),
             inside => self.place(inside),
         }
     }

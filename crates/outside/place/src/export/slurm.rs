@@ -1,8 +1,9 @@
 //! A batch script of Slurm.
 //!
-//! Source: sbatch(1) and srun(1). `--mem-bind=mask_mem:MASK` binds the tasks to nodes, and
-//! `prefer` makes it a preference; `--cpu-bind=mask_cpu:MASK` exists for srun only. A mask is used
-//! for all tasks if it is the only one. There is no type that interleaves, and `local` binds to the
+//! Source: srun(1). `--mem-bind=mask_mem:MASK` binds the tasks to nodes, and `prefer` makes it a
+//! preference; `--cpu-bind=mask_cpu:MASK` binds them to CPUs. They are options of srun and not of
+//! the batch script, because tasks are bound by the srun that starts them. A mask is used for all
+//! tasks if it is the only one. There is no type that interleaves, and `local` binds to the
 //! nodes of the task's CPUs, which is not the policy local. Variables reach the tasks by env(1),
 //! because `--export` splits at commas, and because srun itself should not get a malloc.
 
@@ -16,7 +17,6 @@ use crate::shell::quoted;
 /// The parts of the script.
 #[derive(Default)]
 pub(super) struct Slurm {
-    directives: Vec<String>,
     options: Vec<String>,
     variables: Vec<String>,
 }
@@ -35,7 +35,7 @@ impl Format for Slurm {
                     _ => return Answer::Cannot("slurm has no --mem-bind of this policy".into()),
                 };
                 let mask = node_mask(&target.nodes);
-                self.directives.push(format!("#SBATCH --mem-bind={binds}:{mask}"));
+                self.options.push(format!("--mem-bind={binds}:{mask}"));
             }
             Inside::Cpus(cpus) => {
                 self.options.push(format!("--cpu-bind=mask_cpu:{}", cpu_mask(cpus)));
@@ -43,9 +43,11 @@ impl Format for Slurm {
             Inside::NoHugePages => {
                 return Answer::Cannot("slurm has no option for huge pages".into());
             }
-            Inside::Variable(name, value) => {
+            // Others may be options of env.
+            Inside::Variable(name, value) if super::is_identifier(name) => {
                 self.variables.push(quoted(&format!("{name}={value}")));
             }
+            Inside::Variable(..) => return Answer::Cannot(super::NO_IDENTIFIER.to_owned()),
         }
         Answer::Written
     }
@@ -56,12 +58,9 @@ impl Format for Slurm {
 
     fn finish(&self, comments: &str) -> String {
         let mut text = format!("#!/bin/bash\n{comments}");
-        if !self.directives.is_empty() || !self.options.is_empty() {
+        if !self.options.is_empty() {
             text += "# Binding needs TaskPlugin=task/affinity in slurm.conf; without it Slurm \
                      ignores it.\n";
-        }
-        for line in &self.directives {
-            text += &format!("{line}\n");
         }
         text += "srun";
         for option in &self.options {
@@ -92,6 +91,17 @@ fn hexadecimal(words: &[u64]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::targets::MemoryTarget;
+
+    #[test]
+    fn the_srun_that_starts_the_tasks_binds_their_memory() {
+        let mut script = Slurm::default();
+        let nodes = NodeSet::parse_list("1,3").unwrap();
+        let bind = Inside::Memory(MemoryTarget { mode: Mode::Bind, flags: 0, nodes });
+        assert_eq!(script.add(&bind), Answer::Written);
+        let text = script.finish("");
+        assert!(text.ends_with("\nsrun --mem-bind=mask_mem:0xa COMMAND\n"), "{text}");
+    }
 
     #[test]
     fn masks_begin_with_the_highest_number() {

@@ -20,8 +20,10 @@ impl Format for Spark {
     }
 
     fn add(&mut self, inside: &Inside) -> Answer {
-        let Inside::Variable(name, value) = inside else {
-            return Answer::Cannot("spark has no property for it".into());
+        let (name, value) = match inside {
+            Inside::Variable(name, value) if super::is_identifier(name) => (name, value),
+            Inside::Variable(..) => return Answer::Cannot(super::NO_IDENTIFIER.to_owned()),
+            _ => return Answer::Cannot("spark has no property for it".into()),
         };
         let word = quoted(&format!("spark.executorEnv.{name}={value}"));
         self.options.push(format!("--conf {word}"));

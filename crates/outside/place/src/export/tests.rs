@@ -178,9 +178,19 @@ fn foreign_text_stays_in_its_place() {
     let names = [("with space", "x"), ("LINES", "a\nb\t\"'\u{1}%n$HOME")];
     let env = names.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let plan = Plan { env, ..Plan::default() };
-    for launcher in [Launcher::Systemd, Launcher::Kubernetes, Launcher::Shell] {
-        assert_eq!(missing(&plan, launcher, Some("9999")), ["variable with space"]);
+    let others = [Launcher::Oci, Launcher::Docker];
+    for launcher in Launcher::ALL.iter().filter(|launcher| !others.contains(launcher)) {
+        assert_eq!(missing(&plan, *launcher, Some("9999")), ["variable with space"]);
+        // It would be an option of env.
+        let option = Plan { env: [("-u".to_owned(), "x".to_owned())].into(), ..Plan::default() };
+        let exported = exported(&option, *launcher, Some("9999"));
+        assert_eq!(exported.missing[0].cause, NO_IDENTIFIER);
     }
+    let never =
+        settings(&Plan { thp: Thp::Never, ..Plan::default() }, &Targets::default(), None, None);
+    let path = Path::new("/my dir/it's.toml");
+    let spaced = write(&Plan::default(), &never.unwrap(), path, Launcher::Docker, None);
+    assert!(spaced.text.contains("--profile '/my dir/it'\\''s.toml' -- COMMAND"), "{spaced:?}");
     let text = text(&plan, Launcher::Systemd, Some("252"));
     assert!(text.contains("\nEnvironment=\"LINES=a\\nb\\t\\\"'\\x01%%n$HOME\"\n"), "{text}");
     // A comment ends at the end of its line, whatever the plan contains.
