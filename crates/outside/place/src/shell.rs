@@ -13,8 +13,8 @@ use crate::Prepared;
 use crate::environment::Environment;
 
 impl Prepared {
-    /// The line, without a newline. Lines that begin with `#` may precede it, for settings without
-    /// a command.
+    /// The line, without a newline at its end; a word of it may have some. Lines that begin with `#`
+    /// may precede it, for settings without a command.
     #[must_use]
     pub fn shell_line(&self) -> OsString {
         let mut text = Vec::new();
