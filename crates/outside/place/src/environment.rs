@@ -138,9 +138,9 @@ impl Environment {
             HugePages::Entry { variable, separator, key, value } => {
                 let mut list = self.get(variable).unwrap_or_default();
                 let entries = list.as_bytes().split(|b| *b == separator as u8);
-                let users = entries.filter_map(|entry| entry.strip_prefix(key.as_bytes()));
+                let mut users = entries.filter_map(|entry| entry.strip_prefix(key.as_bytes()));
                 // Of several, the last one counts.
-                match users.last() {
+                match users.next_back() {
                     Some(users) if users == value.as_bytes() => {}
                     Some(_) => return HugePageRequest::UpTo(variable),
                     None => {
