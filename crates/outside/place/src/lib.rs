@@ -61,5 +61,6 @@ pub use running::{Finished, Running, Usage};
 pub use scratch::{
     name_prefix, remove_stale_files, remove_stale_in, scratch_directory, shared_file, shared_memory,
 };
+pub use shell::quoted;
 pub use supervise::Supervisor;
 pub use targets::{MemoryTarget, Reach, Targets};

@@ -87,8 +87,9 @@ pub(crate) fn placement_words(
     words
 }
 
-/// As [`quote`], for a word that is text.
-pub(crate) fn quoted(word: &str) -> String {
+/// Quotes a word that is text for any shell.
+#[must_use]
+pub fn quoted(word: &str) -> String {
     String::from_utf8_lossy(&quote(OsStr::new(word))).into_owned()
 }
 

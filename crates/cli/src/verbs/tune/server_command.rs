@@ -3,6 +3,8 @@
 
 use std::ffi::OsString;
 
+use numapilot_place::quoted;
+
 /// The command of `--server`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerCommand {
@@ -32,11 +34,13 @@ impl ServerCommand {
         }
         let of_shell = ["cd", "exec", "export", "set", "source", "ulimit", "umask"];
         let needs_shell = self.text.contains(is_shell) || of_shell.contains(&&*first);
-        let line = shlex::try_quote(&self.text).ok().filter(|_| needs_shell)?;
+        if !needs_shell {
+            return None;
+        }
         Some(format!(
             "no shell runs it; have one run it, and the server in its place: --server \"sh -c {}\", \
              with exec before the server",
-            line
+            quoted(&self.text)
         ))
     }
 }
