@@ -278,7 +278,8 @@ impl Experiment {
             if self.metric(&quantity.metric)?.kind != Kind::Number {
                 return Err(format!("{} is not a number", quantity.metric));
             }
-            let all = quantity.at.iter().chain(quantity.over.iter().flatten());
+            let others = quantity.over.iter().chain(&quantity.speedup_from).flatten();
+            let all = quantity.at.iter().chain(others);
             for (factor, level) in all {
                 self.known(factor, level)?;
             }

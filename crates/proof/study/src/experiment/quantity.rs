@@ -19,6 +19,10 @@ pub struct Quantity {
     /// Whether the sum of the cells is taken instead of the mean.
     #[serde(default)]
     pub total: bool,
+    /// Whose speed-up each cell is: the metric, a time, of the cell that has these levels in place
+    /// of its own, divided by the cell's. Several cells have their arithmetic mean, as a paper's
+    /// mean speed-up.
+    pub speedup_from: Option<At>,
     /// The cells of the divisor, round by round.
     pub over: Option<At>,
     /// Name for display; the levels if left out.
@@ -32,6 +36,7 @@ impl Quantity {
             // Avoids the rounding of the logarithm.
             [one] => *one,
             _ if self.total => numbers.iter().sum(),
+            _ if self.speedup_from.is_some() => numbers.iter().sum::<f64>() / numbers.len() as f64,
             _ => (numbers.iter().map(|n| n.ln()).sum::<f64>() / numbers.len() as f64).exp(),
         }
     }
@@ -54,10 +59,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_have_a_mean_or_a_sum() {
+    fn several_cells_have_a_mean_or_a_sum() {
         let quantity = |text: &str| toml::from_str::<Quantity>(text).unwrap();
         assert_eq!(quantity("metric = 'm'").of_cells(&[0.1]), 0.1);
         assert!((quantity("metric = 'm'").of_cells(&[2.0, 8.0]) - 4.0).abs() < 1e-12);
         assert_eq!(quantity("metric = 'm'\ntotal = true").of_cells(&[2.0, 8.0]), 10.0);
+        let speedup = quantity("metric = 'm'\nspeedup_from = { threads = '1' }");
+        assert_eq!(speedup.of_cells(&[2.0, 8.0]), 5.0);
     }
 }

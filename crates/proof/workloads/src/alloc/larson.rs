@@ -13,7 +13,8 @@ use crate::random::Draws;
 
 /// Objects of a thread.
 const OBJECTS: usize = 5_000;
-/// Replacements before a thread ends.
+/// Replacements before a thread ends; a quarter of all in a run that has fewer than four times as
+/// many, so that objects change hands in every run.
 const LIFE: u64 = 200_000;
 /// Sizes in bytes.
 const SIZES: (u64, u64) = (8, 1000);
@@ -24,8 +25,9 @@ pub fn work(job: &mut Job<'_>) -> Result<(), WorkloadError> {
     let mut objects: Vec<Object> = job.tally.list(OBJECTS);
     objects.extend((0..OBJECTS).map(|_| job.tally.allocate(size(&mut draws))));
     let mut left = job.options.operations;
+    let longest = LIFE.min(left.div_ceil(4));
     while left > 0 {
-        let life = left.min(LIFE);
+        let life = left.min(longest);
         let replace = || {
             for _ in 0..life {
                 replace_one(&mut job.tally, &mut draws, &mut objects);

@@ -144,7 +144,7 @@ impl Evidence<'_> {
     fn has(&self, claim: &Claim) -> bool {
         let quantities = claim.of.iter().chain(&claim.order);
         let mut sets = quantities.flat_map(|quantity| [Some(&quantity.at), quantity.over.as_ref()]);
-        sets.all(|at| at.is_none_or(|at| self.cells.iter().any(|(cell, _)| within(cell, at))))
+        sets.all(|at| at.is_none_or(|at| self.cells.iter().any(|(cell, _)| within(&cell.at, at))))
     }
 
     /// The metric in the cells of `at`, by round, combined over several cells as the quantity says.
@@ -154,16 +154,16 @@ impl Evidence<'_> {
         let key = metric.map(|m| m.key()).unwrap_or_default();
         let mut numbers: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
         let mut missing = None;
-        let chosen: Vec<_> = self.cells.iter().filter(|(cell, _)| within(cell, at)).collect();
-        for (cell, found) in &chosen {
-            for (round, values) in found.as_ref().map_err(|missing| missing.clone().of(&cell.at))? {
-                match recorded(values, &key) {
-                    Ok(value) => {
-                        let number = value.as_f64().unwrap_or(f64::NAN);
-                        numbers.entry(*round).or_default().push(number);
-                    }
-                    Err(why) => missing = Some(why.of(&cell.at)),
-                }
+        let chosen: Vec<&At> =
+            self.cells.iter().map(|(cell, _)| &cell.at).filter(|cell| within(cell, at)).collect();
+        for cell in &chosen {
+            let mut of_cell = self.of_cell(&key, cell, &mut missing)?;
+            if let Some(from) = &quantity.speedup_from {
+                let levels = cell.iter().chain(from).map(|(f, l)| (f.clone(), l.clone()));
+                of_cell = ratios(&self.of_cell(&key, &levels.collect(), &mut missing)?, &of_cell);
+            }
+            for (round, number) in of_cell {
+                numbers.entry(round).or_default().push(number);
             }
         }
         numbers.retain(|_, numbers| numbers.len() == chosen.len());
@@ -171,6 +171,27 @@ impl Evidence<'_> {
             Some(missing) => Err(missing),
             None => Ok(numbers.into_iter().map(|(r, all)| (r, quantity.of_cells(&all))).collect()),
         }
+    }
+
+    /// The metric in one cell, by round. `missing` gets the reason why a round has no value.
+    fn of_cell(
+        &self,
+        key: &str,
+        at: &At,
+        missing: &mut Option<Missing>,
+    ) -> Result<BTreeMap<u32, f64>, Missing> {
+        let Some((_, found)) = self.cells.iter().find(|(cell, _)| cell.at == *at) else {
+            return Err(Missing::here("the scale leaves it out".to_owned()).of(at));
+        };
+        let rounds = found.as_ref().map_err(|missing| missing.clone().of(at))?;
+        let values = rounds.iter().filter_map(|(round, values)| match recorded(values, key) {
+            Ok(value) => Some((*round, value.as_f64().unwrap_or(f64::NAN))),
+            Err(why) => {
+                *missing = Some(why.of(at));
+                None
+            }
+        });
+        Ok(values.collect())
     }
 
     /// The values of a quantity by round.
@@ -287,8 +308,8 @@ fn recorded<'a>(values: &Values<'a>, key: &str) -> Result<&'a Value, Missing> {
     }
 }
 
-fn within(cell: &Cell, at: &At) -> bool {
-    at.iter().all(|(factor, level)| cell.at.get(factor) == Some(level))
+fn within(cell: &At, at: &At) -> bool {
+    at.iter().all(|(factor, level)| cell.get(factor) == Some(level))
 }
 
 /// The ratios of the rounds that both have.

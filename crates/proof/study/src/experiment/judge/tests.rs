@@ -8,15 +8,15 @@ use crate::experiment::tests::{TINY, tiny};
 fn trials(fast: &[f64], slow: &[f64]) -> Vec<Trial> {
     let tiny = tiny();
     let of = |(cell, seconds): (&Cell, &[f64])| -> Vec<Trial> {
-        let rounds = seconds.iter().zip(0..).map(|(seconds, round)| Trial {
-            command: cell.command.clone(),
-            round,
-            seconds: *seconds,
-            outcome: Outcome::Values([("seconds".to_owned(), Ok(json!(seconds)))].into()),
-        });
+        let rounds = seconds.iter().zip(0..).map(|(s, round)| trial(&cell.command, round, *s));
         rounds.collect()
     };
     cells(&tiny, ScaleName::Smoke).iter().zip([fast, slow]).flat_map(of).collect()
+}
+
+fn trial(command: &str, round: u32, seconds: f64) -> Trial {
+    let values = [("seconds".to_owned(), Ok(json!(seconds)))].into();
+    Trial { command: command.to_owned(), round, seconds, outcome: Outcome::Values(values) }
 }
 
 fn judged(fast: &[f64], slow: &[f64]) -> Judged {
@@ -49,6 +49,37 @@ fn ratios_are_of_the_same_round() {
     let (_, estimate) = &judged.claims[0].values[0];
     assert_eq!((estimate.value, estimate.interval), (2.0, Some([2.0, 2.0])));
     assert_eq!(judged.points[1].estimate.unwrap().value, 20.0);
+}
+
+#[test]
+fn a_mean_speedup_is_the_arithmetic_mean_over_its_cells() {
+    let text = TINY
+        .replace("[factors]", "[factors]\ntest = [\"a\", \"b\"]\nthreads = [\"1\", \"8\"]")
+        .replace("# {size}", "# {size} {test} {threads}")
+        .replace(
+            "of = { metric = \"seconds\", at = { kind = \"slow\" }, over = { kind = \"fast\" } }",
+            "of = { metric = \"seconds\", speedup_from = { kind = \"slow\", threads = \"1\" }, \
+             at = { kind = \"fast\", threads = \"8\" }, over = { kind = \"slow\", threads = \"8\" } }",
+        );
+    let experiment = Experiment::parse("speedup", &text).unwrap();
+    // The times that slow took with one thread over those of this cell: 4 and 8 for fast, 2 and 1
+    // for slow.
+    let seconds = |cell: &At| match (&*cell["kind"], &*cell["test"], &*cell["threads"]) {
+        ("slow", "a", "1") => 12.0,
+        ("slow", "b", "1") => 40.0,
+        ("fast", "a", "8") => 3.0,
+        ("fast", "b", "8") => 5.0,
+        ("slow", "a", "8") => 6.0,
+        ("slow", "b", "8") => 40.0,
+        _ => 7.0,
+    };
+    let trials: Vec<Trial> = cells(&experiment, ScaleName::Smoke)
+        .iter()
+        .flat_map(|cell| (0..3).map(|round| trial(&cell.command, round, seconds(&cell.at))))
+        .collect();
+    let judged = experiment.judge(ScaleName::Smoke, &trials);
+    let [(_, estimate)] = &judged.claims[0].values[..] else { panic!("{judged:?}") };
+    assert!((estimate.value - 6.0 / 1.5).abs() < 1e-12, "{estimate:?}");
 }
 
 #[test]
