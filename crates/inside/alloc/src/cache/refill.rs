@@ -194,7 +194,9 @@ impl ThreadCache {
             let room = unsafe { Magazine::words(active, info.magazine as usize) };
             let mut bag = self.bag.get();
             let own = (!config::get().sharing).then_some(&mut bag);
-            match spans::take(space, self.node(), (class, self.owner), room, own) {
+            let has_used_one_up = cold.fresh().end != 0;
+            let wanted = spans::Wanted { class, owner: self.owner, has_used_one_up };
+            match spans::take(space, self.node(), wanted, room, own) {
                 spans::Taken::Objects(count) => objects = count,
                 spans::Taken::Span(start) => {
                     cold.set_fresh(start..start + info.capacity as usize * size);

@@ -19,7 +19,7 @@ use crate::central::stack::Depot;
 use crate::layout::address_space::AddressSpace;
 use crate::layout::size_class;
 use crate::os::kernel;
-use crate::page_heap::{Region, small_chunks};
+use crate::page_heap::{Region, collapse};
 use crate::slab::{give_back, scavenge};
 
 /// Time between two checks of what was not needed.
@@ -28,9 +28,10 @@ pub const TICK_MS: u64 = 100;
 const PAGES_IDLE_MS: u32 = 500;
 /// Idle magazines that one slow path returns: about 30 microseconds of work.
 const STEP: usize = 16;
-/// Looks for chunks that need a huge page at once by the background thread: some milliseconds of
-/// work.
+/// Looks of the background thread at a node's chunks, of which filled ones get huge pages.
 const LOOKS: usize = 8;
+/// Time in ns after which it looks no further.
+const COLLAPSING_NS: u64 = 2_000_000;
 
 /// Slow paths of a thread between two readings of the clock.
 const CALLS: u32 = 16;
@@ -60,7 +61,7 @@ fn look_at_the_clock(space: &AddressSpace, cache: &ThreadCache) {
     }
     if node.has_grown(space) {
         tick(space, node);
-        collapse_filled(space, node, 1);
+        collapse_one_filled(space, node);
         node.grows.store(true, Ordering::Relaxed);
     }
     let is_alone = !background_thread::is_running();
@@ -71,7 +72,7 @@ fn look_at_the_clock(space: &AddressSpace, cache: &ThreadCache) {
             for region in [cache.node(), space.nodes().blocks(cache.node())] {
                 let region = Region::of(space, region);
                 purge(space, region, (now_ms as u32).wrapping_sub(PAGES_IDLE_MS));
-                collapse_filled(space, region, 1);
+                collapse_one_filled(space, region);
             }
         }
     }
@@ -102,7 +103,7 @@ pub fn do_all(space: &AddressSpace, node: &NodeCaches, now_ms: u64) -> bool {
     }
     some |= purge(space, node, (now_ms as u32).wrapping_sub(PAGES_IDLE_MS));
     some |= scavenge::purge(space, node, now_ms as u32);
-    some |= collapse_filled(space, node, LOOKS);
+    some |= collapse_filled(space, node);
     some || node.lock().is_dirty()
 }
 
@@ -168,15 +169,27 @@ fn purge(space: &AddressSpace, region: &Region, before_ms: u32) -> bool {
     }
 }
 
+/// Gives a huge page to a chunk that has small ones and is filled, if that is due.
+fn collapse_one_filled(space: &AddressSpace, region: &Region) {
+    let filled = region.lock().take_filled(space, collapse::is_due());
+    if let Some(chunk) = filled {
+        collapse::collapse(space, chunk);
+    }
+}
+
 /// Gives huge pages to chunks that have small ones and are filled, up to one for each look; returns
 /// whether there were any.
-fn collapse_filled(space: &AddressSpace, region: &Region, looks: usize) -> bool {
+fn collapse_filled(space: &AddressSpace, region: &Region) -> bool {
     let mut some = false;
-    for _ in 0..looks {
-        let filled = region.lock().take_filled(space);
+    let mut spent_ns = 0;
+    for _ in 0..LOOKS {
+        let filled = region.lock().take_filled(space, true);
         if let Some(chunk) = filled {
-            small_chunks::collapse(space, chunk);
+            spent_ns += collapse::collapse(space, chunk);
             some = true;
+        }
+        if spent_ns > COLLAPSING_NS {
+            break;
         }
     }
     some
@@ -191,7 +204,7 @@ mod tests {
     use crate::central::magazine::Magazine;
     use crate::global;
     use crate::layout::class_map::{Entry, Owner};
-    use crate::slab::spans::{self, Taken};
+    use crate::slab::spans::{self, Taken, Wanted};
 
     /// Sends all objects of a new span to their node, `most` to a magazine; returns their number.
     fn send_a_span(
@@ -200,8 +213,8 @@ mod tests {
         class: usize,
         most: usize,
     ) -> (u32, usize) {
-        let Taken::Span(start) = spans::take(space, node.number, (class, Owner::NONE), &[], None)
-        else {
+        let wanted = Wanted { class, owner: Owner::NONE, has_used_one_up: false };
+        let Taken::Span(start) = spans::take(space, node.number, wanted, &[], None) else {
             panic!("nothing else has used this class");
         };
         let info = &size_class::TABLE[class];

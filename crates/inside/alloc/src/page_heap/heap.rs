@@ -102,6 +102,11 @@ impl PageHeap {
         }
     }
 
+    /// Notes that a thread takes a span of a class, before it does.
+    pub fn note_span(&mut self, class: usize, has_used_one_up: bool) {
+        self.huge.note_span(class, has_used_one_up);
+    }
+
     /// Takes a run of `pages`.
     pub fn take(
         &mut self,
@@ -182,15 +187,18 @@ impl PageHeap {
         self.small.note_returned(space, pages, space.has_small_pages(self.node));
     }
 
-    /// A chunk that has small pages, and is filled. Pass it to
-    /// [`crate::page_heap::small_chunks::collapse`] without the lock.
-    pub fn take_filled(&mut self, space: &AddressSpace) -> Option<u32> {
+    /// A chunk that has small pages, and is filled: any, or only the first one, which all heaps
+    /// begin with. Pass it to [`crate::page_heap::collapse`] without the lock.
+    pub fn take_filled(&mut self, space: &AddressSpace, any: bool) -> Option<u32> {
         // The chunk of the frontier is not filled yet.
         let pages = self.first..self.frontier & !(HUGE_PAGES - 1);
-        if self.small.is_empty() || !self.huge.may_try(1) {
-            return None;
+        if pages.is_empty() || self.small.is_empty() || !self.huge.may_try(1) {
+            None
+        } else if any {
+            self.small.take_filled(space, pages)
+        } else {
+            self.small.take_if_filled(space, pages.start).then_some(pages.start)
         }
-        self.small.take_filled(space, pages)
     }
 
     /// Whether there are free pages whose contents take memory.

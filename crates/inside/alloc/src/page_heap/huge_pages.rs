@@ -22,7 +22,7 @@ use core::ops::Range;
 
 use crate::config;
 use crate::layout::address_space::AddressSpace;
-use crate::layout::size_class::{HUGE_PAGES, PAGE, pages_in};
+use crate::layout::size_class::{self, HUGE_PAGES, PAGE, pages_in};
 use crate::os::kernel;
 use crate::page_heap::advice::{self, Advice};
 use crate::page_heap::density::{Density, Pages};
@@ -68,6 +68,12 @@ impl HugePages {
     /// First and shortest pause, and the longest: from 32 MiB, in which a page of 8 ms is not
     /// noticed, to 2 GiB.
     const PAUSE: core::ops::RangeInclusive<u32> = 16..=1024;
+
+    /// Notes that a thread takes a span, before it does.
+    pub fn note_span(&mut self, class: usize, has_used_one_up: bool) {
+        let class = &size_class::TABLE[class];
+        self.density.note_span(class.size as usize, class.pages, has_used_one_up);
+    }
 
     /// Decides on the chunks that begin in a run just taken from the frontier of a heap whose pages
     /// `first..committed` are accessible. The pages of the run and those after it have not been

@@ -7,6 +7,7 @@
 pub mod advice;
 #[cfg(test)]
 mod check;
+pub mod collapse;
 mod density;
 mod heap;
 mod huge_pages;

@@ -27,7 +27,7 @@ const SPARSE_BELOW: usize = CHUNK / 8 * 7;
 /// A chunk of which at least this much is in memory gets a huge page again.
 const FULL_FROM: usize = CHUNK / 16 * 15;
 
-/// Most chunks that one call of [`Sparse::take_filled`] looks at, and most of them that it
+/// Most chunks that one call of [`SmallChunks::take_filled`] looks at, and most of them that it
 /// measures: about 10 microseconds of work.
 const LOOKED_AT: u32 = 4096;
 const MEASURED: u32 = 4;
@@ -115,7 +115,7 @@ impl SmallChunks {
     }
 
     /// A chunk among these pages that is filled. It is advised to have a huge page; pass it to
-    /// [`collapse`] without the lock. Looks at a few chunks, and at others the next time.
+    /// [`crate::page_heap::collapse`] without the lock. Looks at a few chunks, and at others the next time.
     pub fn take_filled(&mut self, space: &AddressSpace, pages: Range<u32>) -> Option<u32> {
         let mut measured = 0;
         let most = MEASURED.min(self.count);
@@ -128,12 +128,19 @@ impl SmallChunks {
             self.next = if end < pages.end { end } else { pages.start };
             if advice::of(space, chunk) == Advice::Small {
                 measured += 1;
-                if resident(space, chunk) >= FULL_FROM && self.remove(space, chunk) {
+                if self.take_if_filled(space, chunk) {
                     return Some(chunk);
                 }
             }
         }
         None
+    }
+
+    /// Whether this chunk has small pages and is filled. If so, it is advised to have a huge page.
+    pub fn take_if_filled(&mut self, space: &AddressSpace, chunk: u32) -> bool {
+        advice::of(space, chunk) == Advice::Small
+            && resident(space, chunk) >= FULL_FROM
+            && self.remove(space, chunk)
     }
 
     /// Advises a chunk to have a huge page again; returns whether it had small ones and that was
@@ -152,13 +159,4 @@ impl SmallChunks {
 pub fn resident(space: &AddressSpace, chunk: u32) -> usize {
     // SAFETY: the chunk is ours.
     unsafe { kernel::resident(space.address_of(chunk), CHUNK) }.unwrap_or(CHUNK)
-}
-
-/// Replaces the small pages of a chunk, which may be in use, by a huge page (Linux 6.1). The kernel
-/// does so even where the machine allows none, so this is checked first.
-pub fn collapse(space: &AddressSpace, chunk: u32) {
-    if kernel::allows_huge_pages() {
-        // SAFETY: the chunk is ours, and its contents stay.
-        let _ = unsafe { kernel::collapse(space.address_of(chunk), CHUNK) };
-    }
 }

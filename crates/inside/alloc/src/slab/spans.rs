@@ -22,21 +22,35 @@ pub enum Taken {
     Nothing,
 }
 
+/// Whose objects [`take`] looks for.
+#[derive(Clone, Copy)]
+pub struct Wanted {
+    /// Their class.
+    pub class: usize,
+    /// The owner of the span from then on.
+    pub owner: Owner,
+    /// Whether the thread has allocated all objects of a span of this class, so that it needs the
+    /// next one.
+    pub has_used_one_up: bool,
+}
+
 /// Finds free objects of a class in spans in use, or else takes a new span, from the thread's own
-/// bag if it has one. The span belongs to `owner` from then on.
+/// bag if it has one.
 pub fn take(
     space: &AddressSpace,
     node: usize,
-    (class, owner): (usize, Owner),
+    wanted: Wanted,
     words: &[AtomicPtr<u8>],
     bag: Option<&mut Run>,
 ) -> Taken {
+    let Wanted { class, owner, has_used_one_up } = wanted;
     let mut pages = Region::of(space, node).lock();
     let page = pages.partial[class];
     if page != 0 {
         enter(space, &mut pages, page, Entry::new(class, owner));
         return Taken::Objects(take_listed(space, &mut pages, class, page, words));
     }
+    pages.note_span(class, has_used_one_up);
     let run = match bag {
         Some(bag) => take_of_bag(space, &mut pages, size_class::TABLE[class].pages, bag),
         None => {
@@ -110,7 +124,8 @@ fn enter(space: &AddressSpace, _lock: &mut PageHeap, page: u32, entry: Entry) {
 /// One object, if there is no memory for magazines; null if there is none at all.
 pub fn take_one(space: &AddressSpace, node: usize, class: usize) -> *mut u8 {
     let word = [AtomicPtr::new(null_mut())];
-    match take(space, node, (class, Owner::NONE), &word, None) {
+    let wanted = Wanted { class, owner: Owner::NONE, has_used_one_up: false };
+    match take(space, node, wanted, &word, None) {
         Taken::Objects(_) => word[0].load(Ordering::Relaxed),
         Taken::Span(start) => {
             let size = size_class::TABLE[class].size as usize;
