@@ -42,6 +42,8 @@ impl Event {
     pub const CONTEXT_SWITCHES: Self = Self::software(abi::PERF_COUNT_SW_CONTEXT_SWITCHES);
     /// Migrations of a thread to another CPU; counted by the kernel, without a PMU.
     pub const CPU_MIGRATIONS: Self = Self::software(abi::PERF_COUNT_SW_CPU_MIGRATIONS);
+    /// CPU time in nanoseconds; counted by the kernel with a timer, without a PMU.
+    pub const CPU_CLOCK: Self = Self::software(abi::PERF_COUNT_SW_CPU_CLOCK);
     /// Page faults; counted by the kernel, without a PMU.
     pub const PAGE_FAULTS: Self = Self::software(abi::PERF_COUNT_SW_PAGE_FAULTS);
 

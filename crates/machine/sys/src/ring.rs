@@ -4,7 +4,10 @@
 //! children inherit can only be read through a buffer of one CPU. So every CPU has a ring, into
 //! which further events of that CPU write.
 
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +15,7 @@ use perf_event_open_sys::{bindings as abi, ioctls};
 
 use crate::aux_area::AuxArea;
 use crate::perf_area::PerfArea;
-use crate::sampling::SampledEvent;
+use crate::sampling::{Report, SampledEvent};
 
 /// Number of data pages in a ring: a power of two. Together with the header page it stays within
 /// the limit of `perf_event_mlock_kb` for unprivileged users.
@@ -38,7 +41,7 @@ pub enum Record {
         tid: i32,
         /// Time on perf's clock.
         time_ns: u64,
-        /// Data address.
+        /// Data address, or that of the instruction with [`Report::Code`].
         address: u64,
         /// CPU.
         cpu: u32,
@@ -60,10 +63,43 @@ pub enum Record {
         /// Whether some data were lost because there was no room.
         truncated: bool,
     },
+    /// A file that a process has mapped as code.
+    Mapping {
+        /// Process.
+        pid: i32,
+        /// Time on perf's clock.
+        time_ns: u64,
+        /// Where and what.
+        mapping: CodeMapping,
+    },
+    /// A process has forked another one, or started a thread.
+    Fork {
+        /// The new process, or the old one for a thread.
+        pid: i32,
+        /// Process that has forked it.
+        parent: i32,
+        /// Time on perf's clock.
+        time_ns: u64,
+    },
     /// This number of samples was lost because there was no room.
     Lost(u64),
     /// The kernel dropped events because there were too many.
     Throttled,
+}
+
+/// A part of a file that is mapped as code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeMapping {
+    /// First address.
+    pub start: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// Offset of the first byte in the file.
+    pub offset: u64,
+    /// Inode of the file; 0 without one.
+    pub inode: u64,
+    /// Its path as the process sees it, or a name such as `[vdso]`.
+    pub path: PathBuf,
 }
 
 /// The samples of one CPU.
@@ -145,7 +181,7 @@ impl Ring {
                 records.extend(raw.aux_record(area.copy(offset, length), truncated));
                 area.release(offset + length);
             } else {
-                records.extend(raw.record());
+                records.extend(raw.record(self.event.report()));
             }
         }
         records
@@ -180,9 +216,18 @@ impl<'a> Raw<'a> {
         Some(u32::from_ne_bytes(*self.body.get(at * 4..)?.first_chunk::<4>()?))
     }
 
-    /// Parses the record. Returns `None` for a kind that is not used.
-    fn record(self) -> Option<Record> {
+    /// Parses the record of an event that reports this. Returns `None` for a kind that is not used.
+    fn record(self, report: Report) -> Option<Record> {
         Some(match self.kind {
+            // The address of the instruction comes first, that of the data after thread and time.
+            abi::PERF_RECORD_SAMPLE if report == Report::Code => Record::Sample {
+                pid: self.half(2)?.cast_signed(),
+                tid: self.half(3)?.cast_signed(),
+                time_ns: self.word(2)?,
+                address: self.word(0)?,
+                cpu: self.half(6)?,
+                data: None,
+            },
             abi::PERF_RECORD_SAMPLE => Record::Sample {
                 pid: self.half(0)?.cast_signed(),
                 tid: self.half(1)?.cast_signed(),
@@ -194,10 +239,36 @@ impl<'a> Raw<'a> {
                     .zip(self.word(5))
                     .map(|(weight, source)| Data { weight, source }),
             },
+            abi::PERF_RECORD_MMAP2 => self.mapping()?,
+            abi::PERF_RECORD_FORK => Record::Fork {
+                pid: self.half(0)?.cast_signed(),
+                parent: self.half(1)?.cast_signed(),
+                time_ns: self.word(2)?,
+            },
             abi::PERF_RECORD_LOST => Record::Lost(self.word(1)?),
             abi::PERF_RECORD_LOST_SAMPLES => Record::Lost(self.word(0)?),
             abi::PERF_RECORD_THROTTLE => Record::Throttled,
             _ => return None,
+        })
+    }
+
+    /// A mapping of code. Its name is followed by thread, time and CPU (`sample_id_all`).
+    fn mapping(self) -> Option<Record> {
+        const NAME: usize = 64;
+        const SAMPLE_ID: usize = 24;
+        let end = self.body.len().checked_sub(SAMPLE_ID)?;
+        let name = self.body.get(NAME..end)?;
+        let name = name.split(|byte| *byte == 0).next()?;
+        Some(Record::Mapping {
+            pid: self.half(0)?.cast_signed(),
+            time_ns: self.word(end / 8 + 1)?,
+            mapping: CodeMapping {
+                start: self.word(1)?,
+                bytes: self.word(2)?,
+                offset: self.word(3)?,
+                inode: self.word(5)?,
+                path: PathBuf::from(OsStr::from_bytes(name)),
+            },
         })
     }
 
@@ -233,7 +304,7 @@ mod tests {
     use crate::sampling::Sampling;
 
     fn parse(bytes: &[u8]) -> Vec<Record> {
-        Raw::all(bytes).filter_map(Raw::record).collect()
+        Raw::all(bytes).filter_map(|raw| raw.record(Report::Data)).collect()
     }
 
     #[test]
@@ -306,6 +377,43 @@ mod tests {
     }
 
     #[test]
+    fn records_about_code_by_hand() {
+        let mut bytes = Vec::new();
+        let mut add = |kind: u32, words: &[u64]| {
+            bytes.extend(kind.to_ne_bytes());
+            bytes.extend(0u16.to_ne_bytes());
+            bytes.extend((8 + 8 * words.len() as u16).to_ne_bytes());
+            words.iter().for_each(|word| bytes.extend(word.to_ne_bytes()));
+        };
+        add(abi::PERF_RECORD_SAMPLE, &[0x40_1000, 8 << 32 | 7, 1000, 3]);
+        add(abi::PERF_RECORD_FORK, &[7 << 32 | 9, 7 << 32 | 9, 1001, 0, 0, 0]);
+        let name = u64::from_ne_bytes(*b"/lib/a\0\0");
+        let mapped = [9 << 32 | 9, 0x7000, 4096, 8192, 2 << 32 | 1, 77, 0, 5, name];
+        add(abi::PERF_RECORD_MMAP2, &[&mapped[..], &[9 << 32 | 9, 1002, 3]].concat());
+        let records: Vec<Record> =
+            Raw::all(&bytes).filter_map(|raw| raw.record(Report::Code)).collect();
+        let mapping = CodeMapping {
+            start: 0x7000,
+            bytes: 4096,
+            offset: 8192,
+            inode: 77,
+            path: "/lib/a".into(),
+        };
+        let address = 0x40_1000;
+        assert_eq!(
+            records,
+            [
+                Record::Sample { pid: 7, tid: 8, time_ns: 1000, address, cpu: 3, data: None },
+                Record::Fork { pid: 9, parent: 7, time_ns: 1001 },
+                Record::Mapping { pid: 9, time_ns: 1002, mapping },
+            ]
+        );
+        for end in 0..bytes.len() {
+            assert!(Raw::all(&bytes[..end]).filter_map(|raw| raw.record(Report::Code)).count() < 3);
+        }
+    }
+
+    #[test]
     fn records_about_an_aux_area_say_whose_it_is() {
         let mut bytes = Vec::new();
         bytes.extend(abi::PERF_RECORD_AUX.to_ne_bytes());
@@ -319,7 +427,10 @@ mod tests {
         let expected = Record::Aux { pid, tid, time_ns, cpu, bytes: vec![1, 2], truncated: true };
         assert_eq!(raw.aux_record(vec![1, 2], true), Some(expected));
         assert_eq!(
-            (raw.record(), Raw { body: &raw.body[..40], ..raw }.aux_record(vec![], true)),
+            (
+                raw.record(Report::Address),
+                Raw { body: &raw.body[..40], ..raw }.aux_record(vec![], true)
+            ),
             (None, None)
         );
     }

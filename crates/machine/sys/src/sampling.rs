@@ -1,6 +1,6 @@
 //! Sampled events: the kernel records every n-th event.
 //!
-//! Source: perf_event_open(2). The kernel samples page faults itself. Three kinds of hardware tag
+//! Source: perf_event_open(2). The kernel samples page faults and CPU time itself. Three kinds of hardware tag
 //! an instruction or a load and report its data address: AMD's Instruction Based Sampling (PMU
 //! `ibs_op`), Intel's PEBS with a load latency event, and Arm's Statistical Profiling Extension
 //! (`arm_spe_0`).
@@ -12,6 +12,18 @@ use perf_event_open_sys::{bindings as abi, ioctls};
 
 use crate::perf::{self, Event, Scope};
 
+/// What a sample reports in addition to thread, time and CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// The data address.
+    Address,
+    /// The data address, the source of the data, and the latency.
+    Data,
+    /// The address of the instruction. The kernel also records which files the target maps as code,
+    /// and which processes it forks.
+    Code,
+}
+
 /// The event to sample, and the settings for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampling {
@@ -22,8 +34,8 @@ pub struct Sampling {
     /// How precisely a sample must be attributed to its instruction: 0 for the kernel's events and
     /// for PMUs that are precise by design (`ibs_op`, `arm_spe_0`), 2 for PEBS.
     pub precise: u8,
-    /// Whether a sample reports the source of its data and the latency.
-    pub data: bool,
+    /// What a sample reports.
+    pub report: Report,
     /// Excludes the kernel's work.
     pub user_only: bool,
     /// An event that must be counted beside it (`mem-loads-aux`, Intel from Sapphire Rapids on).
@@ -36,22 +48,36 @@ impl Sampling {
         event: Event::PAGE_FAULTS,
         period: 1,
         precise: 0,
-        data: false,
+        report: Report::Address,
         user_only: true,
         leader: None,
     };
+
+    /// The instructions of user mode at every `period_ns` of CPU time.
+    #[must_use]
+    pub const fn code(period_ns: u64) -> Self {
+        Self {
+            event: Event::CPU_CLOCK,
+            period: period_ns,
+            precise: 0,
+            report: Report::Code,
+            user_only: true,
+            leader: None,
+        }
+    }
 }
 
 /// A sampled event of one target on one CPU. It ends when it is dropped.
 #[derive(Debug)]
 pub struct SampledEvent {
     descriptor: OwnedFd,
+    report: Report,
     /// Held for its descriptor.
     _leader: Option<OwnedFd>,
 }
 
 impl SampledEvent {
-    /// Opens an event whose samples have address, thread, CPU and time. If the scope is a CPU,
+    /// Opens an event whose samples have thread, time, CPU and what [`Sampling::report`] adds. If the scope is a CPU,
     /// `cpu` is the same one.
     ///
     /// # Errors
@@ -71,14 +97,19 @@ impl SampledEvent {
         };
         let mut attr = sampling.event.attributes(sampling.user_only);
         attr.sample_period = sampling.period;
-        attr.sample_type = u64::from(
-            abi::PERF_SAMPLE_TID
-                | abi::PERF_SAMPLE_TIME
-                | abi::PERF_SAMPLE_ADDR
-                | abi::PERF_SAMPLE_CPU,
-        );
-        if sampling.data {
-            attr.sample_type |= u64::from(abi::PERF_SAMPLE_WEIGHT | abi::PERF_SAMPLE_DATA_SRC);
+        attr.sample_type =
+            u64::from(abi::PERF_SAMPLE_TID | abi::PERF_SAMPLE_TIME | abi::PERF_SAMPLE_CPU);
+        attr.sample_type |= u64::from(match sampling.report {
+            Report::Address => abi::PERF_SAMPLE_ADDR,
+            Report::Data => {
+                abi::PERF_SAMPLE_ADDR | abi::PERF_SAMPLE_WEIGHT | abi::PERF_SAMPLE_DATA_SRC
+            }
+            Report::Code => abi::PERF_SAMPLE_IP,
+        });
+        if sampling.report == Report::Code {
+            attr.set_mmap(1);
+            attr.set_mmap2(1);
+            attr.set_task(1);
         }
         attr.set_precise_ip(u64::from(sampling.precise));
         // Records of an AUX area have thread, time and CPU too.
@@ -86,7 +117,7 @@ impl SampledEvent {
         let tid = scope.apply(&mut attr);
         let group = leader.as_ref().map(AsFd::as_fd);
         let descriptor = perf::open(attr, tid, Some(cpu), group)?;
-        Ok(Self { descriptor, _leader: leader })
+        Ok(Self { descriptor, report: sampling.report, _leader: leader })
     }
 
     /// Pauses sampling in all threads that inherited the event.
@@ -107,6 +138,11 @@ impl SampledEvent {
         // SAFETY: as above.
         let result = unsafe { ioctls::ENABLE(self.raw(), 0) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// What its samples report.
+    pub(crate) const fn report(&self) -> Report {
+        self.report
     }
 
     pub(crate) fn raw(&self) -> i32 {

@@ -64,6 +64,7 @@ impl HintFaults {
                 }),
                 Record::Lost(count) => self.lost += count,
                 Record::Throttled | Record::Aux { .. } => self.lost += 1,
+                Record::Mapping { .. } | Record::Fork { .. } => {}
             }
         }
         samples

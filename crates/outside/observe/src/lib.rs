@@ -9,6 +9,8 @@
 //!  IBS, PEBS, SPE (hardware) -------------+
 //!  page faults of AutoNUMA (hint_faults) -+--> Source --> Samples
 //!  PMU of an emulated machine (lab) ------+
+//!
+//!  samples of CPU time (code) -----------------> CodeProfile
 //! ```
 //!
 //! An [`Observation`] has every [`Metric`] either as a value or as the reason why there is none. A
@@ -17,6 +19,7 @@
 
 mod auto_numa;
 mod available;
+pub mod code;
 mod dram_meter;
 mod error;
 mod footprint;

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use numapilot_sys::perf::Event;
-use numapilot_sys::sampling::Sampling;
+use numapilot_sys::sampling::{Report, Sampling};
 
 use super::spe_source::Sources;
 
@@ -114,7 +114,14 @@ impl Device {
     }
 
     fn sampling(self, period: u64, precise: u8, leader: Option<Event>) -> Sampling {
-        Sampling { event: self.event, period, precise, data: true, user_only: true, leader }
+        Sampling {
+            event: self.event,
+            period,
+            precise,
+            report: Report::Data,
+            user_only: true,
+            leader,
+        }
     }
 
     /// Sets the fields of `event=0xcd,umask=0x1,ldlat=3`.

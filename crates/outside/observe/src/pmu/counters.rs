@@ -86,7 +86,7 @@ impl Counters {
                 }
                 first => first,
             }
-            .map_err(|e| reason(&e))
+            .map_err(|e| refusal(&e))
         };
         let groups = groups
             .iter()
@@ -195,7 +195,8 @@ pub const PERMIT_COUNTING: &str = "run as root, or: sudo setcap cap_perfmon+ep \
                                    kernel.perf_event_paranoid=0";
 
 /// Why an event could not be opened, and the remedy.
-fn reason(error: &io::Error) -> String {
+#[must_use]
+pub fn refusal(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
             let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")
@@ -257,7 +258,7 @@ mod tests {
 
     #[test]
     fn reasons_name_the_remedy() {
-        let text = |errno| reason(&io::Error::from_raw_os_error(errno));
+        let text = |errno| refusal(&io::Error::from_raw_os_error(errno));
         assert!(text(libc::EACCES).contains(PERMIT_COUNTING));
         assert!(text(libc::EMFILE).contains("ulimit -n"));
         assert!(text(libc::E2BIG).contains("perf_event_open failed"));

@@ -7,5 +7,5 @@ mod counters;
 pub mod dram;
 mod processor;
 
-pub use counters::{Attach, Counters, PERMIT_COUNTING};
+pub use counters::{Attach, Counters, PERMIT_COUNTING, refusal};
 pub use processor::Processor;
