@@ -1,5 +1,6 @@
 //! Finding allocators: by name in the directories of the dynamic linker, or by path.
 
+mod code;
 mod in_use;
 mod library;
 mod search;
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+pub use code::AllocatorCode;
 pub use in_use::{Embedded, InUse, in_use};
 pub(crate) use in_use::{executable_files, is_runtime, other_malloc};
 pub use search::{library_directories, own_directories};

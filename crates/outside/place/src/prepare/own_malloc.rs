@@ -43,7 +43,8 @@ const ALLOCATING: [&str; 17] = [
 /// Prefixes of the names of C++'s operator new and of the allocating functions of its library.
 const ALLOCATING_CPP: [&str; 3] = ["_Znw", "_Zna", "_ZNSt"];
 /// Prefixed entry points of linked allocators.
-const PREFIXED: [&str; 5] = ["je_malloc", "mi_malloc", "tc_malloc", "sn_malloc", "rpmalloc"];
+pub(crate) const PREFIXED: [&str; 5] =
+    ["je_malloc", "mi_malloc", "tc_malloc", "sn_malloc", "rpmalloc"];
 /// The end of each of these names in a string table.
 const TAIL: &[u8] = b"malloc\0";
 
