@@ -10,6 +10,7 @@ use numapilot_cli_kit::terminal::Terminal;
 
 use crate::elsewhere;
 
+mod advise;
 mod attestations;
 mod balance;
 mod cores;
@@ -26,6 +27,7 @@ mod stat;
 mod top;
 mod topo;
 mod tune;
+mod watch;
 
 /// The verb that the user gave.
 #[derive(Subcommand)]
@@ -42,6 +44,8 @@ pub enum Verb {
     Restore(Deferred<restore::Args>),
     /// Measure plans against each other and keep the best.
     Tune(Deferred<tune::Args>),
+    /// Say from one run which settings can matter, and which plan to try first.
+    Advise(Deferred<advise::Args>),
     /// Show the NUMA figures of a run, of processes or of the machine.
     Stat(Deferred<stat::Args>),
     /// Watch nodes, links, traffic and hot regions.
@@ -81,6 +85,7 @@ impl Verb {
             Self::Profile(Deferred(args)) => args.run(terminal),
             Self::Restore(Deferred(args)) => args.run(terminal),
             Self::Tune(Deferred(args)) => args.run(terminal),
+            Self::Advise(Deferred(args)) => args.run(terminal),
             Self::Stat(Deferred(args)) => args.run(terminal),
             Self::Top(Deferred(args)) => args.run(terminal),
             Self::ExportMetrics(Deferred(args)) => args.run(terminal),
@@ -96,9 +101,12 @@ impl Verb {
     /// that it is not taken for the machine's own settings.
     fn settle(&self) -> Option<Settle> {
         match self {
-            Self::Doctor(_) | Self::Stat(_) | Self::Top(_) | Self::Balance(_) | Self::Cores(_) => {
-                Some(Settle::Measuring)
-            }
+            Self::Doctor(_)
+            | Self::Advise(_)
+            | Self::Stat(_)
+            | Self::Top(_)
+            | Self::Balance(_)
+            | Self::Cores(_) => Some(Settle::Measuring),
             // A run and a search report themselves what another one holds; an exporter shows the
             // machine as it is, and the others measure nothing.
             Self::Run(_)

@@ -76,6 +76,12 @@ impl Observation {
         Self { figures, memory, nodes, memory_over_time: points }
     }
 
+    /// All figures.
+    #[must_use]
+    pub const fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
     /// A figure, or the reason why there is none.
     ///
     /// # Errors

@@ -8,6 +8,5 @@ mod events;
 mod output;
 mod run;
 mod text;
-mod watch;
 
 pub use args::Args;

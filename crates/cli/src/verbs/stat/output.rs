@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use super::text;
 use crate::sink::Sink;
+use crate::verbs::watch::Reader;
 
 /// What was observed and how, in addition to the figures.
 #[derive(Debug, Default, Serialize)]
@@ -161,25 +162,6 @@ impl Output {
         self.sink.program_runs();
     }
 
-    /// Writes the figures of an interval.
-    ///
-    /// # Errors
-    /// Fails if they cannot be written.
-    pub fn interval(&mut self, time: f64, figures: &Observation) -> anyhow::Result<()> {
-        self.intervals = true;
-        let text = if self.json {
-            serde_json::to_string(&Line { time, figures })? + "\n"
-        } else if let Some(separator) = &self.form.separator {
-            let none = BTreeMap::new();
-            text::separated(separator, Some(time), figures, &none, &self.form.selected)
-        } else if self.form.selected.is_empty() {
-            self.rows.row(time, figures)
-        } else {
-            text::interval(time, figures, &self.form.selected)
-        };
-        self.sink.write(&text)
-    }
-
     /// Writes the figures of all runs.
     ///
     /// # Errors
@@ -233,5 +215,22 @@ impl Output {
             Err(error) => Err(error),
             Ok(()) => Ok(status),
         }
+    }
+}
+
+impl Reader for Output {
+    fn interval(&mut self, time: f64, figures: &Observation) -> anyhow::Result<()> {
+        self.intervals = true;
+        let text = if self.json {
+            serde_json::to_string(&Line { time, figures })? + "\n"
+        } else if let Some(separator) = &self.form.separator {
+            let none = BTreeMap::new();
+            text::separated(separator, Some(time), figures, &none, &self.form.selected)
+        } else if self.form.selected.is_empty() {
+            self.rows.row(time, figures)
+        } else {
+            text::interval(time, figures, &self.form.selected)
+        };
+        self.sink.write(&text)
     }
 }

@@ -17,8 +17,8 @@ use numapilot_topology::Machine;
 use super::args::Args;
 use super::events;
 use super::output::{Form, Output, Report};
-use super::watch::{Watch, Watched};
 use crate::verbs::run::announce;
+use crate::verbs::watch::{Watch, Watched};
 use crate::verbs::{attestations, launchers, processes};
 
 impl Args {
@@ -40,9 +40,9 @@ impl Args {
         }
     }
 
-    fn watch<'a>(&self, output: &'a mut Output, signals: &'a Supervisor) -> Watch<'a> {
+    fn watch<'a>(&self, output: &'a mut Output, signals: &'a Supervisor) -> Watch<'a, Output> {
         let interval = self.interval.map(Duration::from_millis);
-        Watch { signals, interval, timeout: self.timeout, output }
+        Watch { signals, interval, timeout: self.timeout, reader: output }
     }
 
     /// The launcher that starts the program elsewhere, and where the far ends attest. The directory

@@ -99,6 +99,14 @@ impl Level {
         )
     }
 
+    /// Whether a plan has it.
+    #[must_use]
+    pub fn is_in(&self, plan: &Plan) -> bool {
+        let mut with = plan.clone();
+        self.apply(&mut with);
+        with == *plan
+    }
+
     /// Sets it in a plan.
     pub fn apply(&self, plan: &mut Plan) {
         match self {
@@ -244,6 +252,16 @@ impl Space {
             wide.extend(factor.levels.iter().enumerate().filter(is_wide).map(|(l, _)| (f, l)));
         }
         wide
+    }
+
+    /// Whether a plan has two levels that cannot be applied together.
+    #[must_use]
+    pub fn excludes(&self, plan: &Plan) -> bool {
+        let has = |(factor, level): (usize, usize)| {
+            let level = self.factors.get(factor).and_then(|factor| factor.levels.get(level));
+            level.is_some_and(|level| level.is_in(plan))
+        };
+        self.excluded.iter().any(|pair| pair.iter().all(|at| has(*at)))
     }
 
     /// The plan of a candidate.

@@ -1,14 +1,27 @@
-//! Stays with a target: observes it, prints intervals, and forwards signals.
+//! Stays with a target: observes it, reports intervals, and forwards signals. `stat` and `advise` share
+//! it.
 
 use std::time::{Duration, Instant};
 
-use numapilot_observe::Session;
+use numapilot_observe::{Observation, Session};
 use numapilot_place::{Finished, Running, Supervisor};
-
-use super::output::Output;
 
 /// How often to check whether running processes have ended.
 const SLICE: Duration = Duration::from_millis(50);
+/// Longest time between two calls of [`Reader::look`].
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// Receives what is observed.
+pub trait Reader {
+    /// The figures of an interval that ended `time` seconds after the start.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    fn interval(&mut self, time: f64, figures: &Observation) -> anyhow::Result<()>;
+
+    /// Called after every look at the target.
+    fn look(&mut self) {}
+}
 
 /// What ends the observation, apart from a time limit.
 pub enum Watched {
@@ -21,14 +34,14 @@ pub enum Watched {
 }
 
 /// The parameters that all kinds of targets share.
-pub struct Watch<'a> {
+pub struct Watch<'a, R> {
     pub signals: &'a Supervisor,
     pub interval: Option<Duration>,
     pub timeout: Option<Duration>,
-    pub output: &'a mut Output,
+    pub reader: &'a mut R,
 }
 
-impl Watch<'_> {
+impl<R: Reader> Watch<'_, R> {
     /// Observes and prints until the end.
     ///
     /// # Errors
@@ -45,10 +58,11 @@ impl Watch<'_> {
             let now = Instant::now();
             let until = [Some(session.next_look()), print, deadline];
             let next = until.into_iter().flatten().min().unwrap_or(now);
-            let limit = next.saturating_duration_since(now);
+            let limit = next.saturating_duration_since(now).min(LONGEST);
             if self.wait(session, &watched, limit)? {
                 break true;
             }
+            self.reader.look();
             let now = Instant::now();
             if deadline.is_some_and(|d| now >= d) {
                 break false;
@@ -57,7 +71,7 @@ impl Watch<'_> {
                 && now >= due
             {
                 let figures = session.interval();
-                self.output.interval((now - began).as_secs_f64(), &figures)?;
+                self.reader.interval((now - began).as_secs_f64(), &figures)?;
                 // Skip the intervals that a stopped process missed.
                 let missed = (now - due).as_nanos() / interval.as_nanos();
                 let steps = u32::try_from(missed).unwrap_or(u32::MAX).saturating_add(1);
@@ -68,7 +82,7 @@ impl Watch<'_> {
         };
         if self.interval.is_some() {
             let figures = session.interval();
-            self.output.interval(began.elapsed().as_secs_f64(), &figures)?;
+            self.reader.interval(began.elapsed().as_secs_f64(), &figures)?;
         }
         // Once the limit is over, the program is asked to end.
         let limit = if over { None } else { Some(Duration::ZERO) };

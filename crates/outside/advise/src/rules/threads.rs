@@ -1,0 +1,123 @@
+//! Thread placement.
+//!
+//! Source: systematic-numa-study, sections 3.2 and 4.6: sparse placement gives threads the bandwidth
+//! and caches of all nodes, dense placement keeps them near each other, and both prevent migrations.
+//! carrefour for what memory placement can cost.
+
+use numapilot_observe::Metric;
+use numapilot_place::ThreadPlacement;
+use numapilot_tune::space::{FactorName, Level};
+
+use super::stalls::{Stalls, stalls};
+use super::{counted, percent};
+use crate::finding::{Bound, Factor, Finding, Verdict};
+use crate::run::Run;
+use crate::shares::AT_LEAST;
+
+const FACTOR: Factor = Factor::Plan(FactorName::Threads);
+const SOURCE: &str = "systematic-numa-study 3.2, 4.6; carrefour";
+
+/// What a run says about thread placement.
+pub fn advise(run: &Run) -> Finding {
+    if run.facts.cpu_nodes < 2 {
+        let because = "the CPUs that the program may use are all on one node: sparse and dense are \
+                       the same";
+        return Finding::nothing(FACTOR, because, SOURCE);
+    }
+    let levels = match run.levels(FactorName::Threads) {
+        Ok(levels) => levels,
+        Err(reason) => return Finding::not_varied(FACTOR, reason, SOURCE),
+    };
+    let migrations = run.figure(Metric::CpuMigrations).ok();
+    let code = run.code.as_ref().ok().filter(|code| code.samples > 0);
+    let is = |placement| levels.iter().find(|level| **level == Level::Threads(placement));
+    let Some(code) = code else {
+        let because = "threads and their nodes are unknown: its code could not be sampled";
+        return Finding::new(FACTOR, Verdict::Unknown, because, SOURCE)
+            .with("cpu_migrations", migrations)
+            .expecting(levels, None);
+    };
+    let mut because = format!(
+        "{} used CPU time, of which {} ran on several nodes",
+        counted(code.threads, "thread"),
+        code.wandering_threads
+    );
+    if let Some(migrations) = migrations {
+        because += &format!("; {}", counted(migrations as usize, "CPU migration"));
+    }
+    let stalls = stalls(run);
+    if let Stalls::Bound(share) = stalls {
+        because += &format!("; placement costs up to {} of CPU time", percent(share));
+    }
+    let wanders = code.wandering_threads > 0;
+    let (verdict, bound) = match &stalls {
+        _ if code.threads == 1 && !wanders => (Verdict::CannotMatter, None),
+        Stalls::Bound(share) if *share < AT_LEAST => {
+            (Verdict::CannotMatter, Some(Bound::of(*share, run.concurrency())))
+        }
+        Stalls::Bound(share) => (Verdict::CanMatter, Some(Bound::of(*share, run.concurrency()))),
+        Stalls::Rare { .. } => (Verdict::CannotMatter, None),
+        Stalls::Frequent { .. } => (Verdict::CanMatter, None),
+        Stalls::Unknown(_) if wanders => (Verdict::CanMatter, None),
+        Stalls::Unknown(_) => (Verdict::Unknown, None),
+    };
+    let first = match verdict {
+        Verdict::CanMatter if code.threads == 1 => is(ThreadPlacement::Dense),
+        Verdict::CanMatter => is(ThreadPlacement::Sparse),
+        _ => None,
+    };
+    let uncertainty = if verdict == Verdict::CannotMatter && code.threads == 1 {
+        "a second thread with less CPU time than one sample would not be seen"
+    } else {
+        "caches that threads share are not in these figures"
+    };
+    Finding { bound, ..Finding::new(FACTOR, verdict, because, SOURCE) }
+        .but(uncertainty)
+        .with("threads", Some(code.threads as f64))
+        .with("wandering_threads", Some(code.wandering_threads as f64))
+        .with("cpu_migrations", migrations)
+        .with("local_access_ratio", run.figure(Metric::LocalAccessRatio).ok())
+        .expecting(levels, first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::example::{Example, run};
+    use super::*;
+    use crate::run::CodeShares;
+
+    fn code(threads: usize, wandering_threads: usize) -> Result<CodeShares, String> {
+        Ok(CodeShares { samples: 1000, threads, wandering_threads, ..CodeShares::default() })
+    }
+
+    #[test]
+    fn one_node_and_one_thread() {
+        let finding = advise(&run(Example { nodes: 1, ..Example::default() }));
+        assert_eq!(finding.bound, Some(Bound::NOTHING));
+        let finding = advise(&run(Example { code: code(1, 0), ..Example::default() }));
+        assert_eq!((finding.verdict, finding.first), (Verdict::CannotMatter, None));
+        let finding = advise(&run(Example { code: code(1, 1), ..Example::default() }));
+        assert_eq!(finding.verdict, Verdict::CanMatter);
+        assert_eq!(finding.first, Some(Level::Threads(ThreadPlacement::Dense)));
+    }
+
+    #[test]
+    fn threads_that_use_memory_are_placed_sparsely() {
+        let example = Example {
+            code: code(8, 0),
+            local: 20e6,
+            remote: 60e6,
+            latency: Some(300e-9),
+            ..Example::default()
+        };
+        let finding = advise(&run(example));
+        assert_eq!(finding.first, Some(Level::Threads(ThreadPlacement::Sparse)));
+        assert!(finding.because.contains("8 threads"), "{}", finding.because);
+    }
+
+    #[test]
+    fn threads_that_stay_are_unknown_without_a_pmu() {
+        let finding = advise(&run(Example { code: code(8, 0), ..Example::default() }));
+        assert_eq!((finding.verdict, finding.first), (Verdict::Unknown, None));
+    }
+}
