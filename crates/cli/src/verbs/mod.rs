@@ -15,6 +15,7 @@ mod attestations;
 mod balance;
 mod cores;
 mod doctor;
+mod exit_code;
 mod export_metrics;
 mod launchers;
 mod man;

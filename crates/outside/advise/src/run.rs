@@ -89,6 +89,17 @@ impl Run {
         self.figure(Metric::CpusUtilized).unwrap_or(self.cpus as f64).max(1.0)
     }
 
+    /// The share of page faults that were not the first on a page of its largest resident memory:
+    /// memory that was given back to the kernel and taken again, or children that share pages. An
+    /// estimate, because processes and huge pages are counted together. `None` if it is not known.
+    #[must_use]
+    pub fn repeated_faults(&self) -> Option<f64> {
+        const PAGE_BYTES: f64 = 4096.0;
+        let faults = self.figure(Metric::MinorFaults).ok().filter(|faults| *faults > 0.0)?;
+        let first = self.figure(Metric::PeakRssBytes).ok()? / PAGE_BYTES;
+        Some(((faults - first) / faults).max(0.0))
+    }
+
     /// The levels of a factor besides the one that changes nothing, or why it is not varied.
     ///
     /// # Errors

@@ -1,8 +1,7 @@
 //! Runs `advise`: measures, applies the rules and prints.
 
 use std::ffi::OsString;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{ExitCode, ExitStatus};
+use std::process::ExitCode;
 
 use anyhow::Context;
 use numapilot_advise::advise;
@@ -20,6 +19,7 @@ use super::json::{Subject, json};
 use super::measure::{Measured, running, started};
 use super::text::text;
 use crate::sink::Sink;
+use crate::verbs::exit_code::exit_code;
 use crate::verbs::processes;
 
 impl Args {
@@ -58,7 +58,7 @@ impl Args {
         command: &[OsString],
     ) -> anyhow::Result<ExitCode> {
         let held = held_settings(terminal);
-        let exit_status = measured.status.map(code_of);
+        let exit_status = measured.status.map(exit_code);
         if let Some(code) = exit_status.filter(|code| *code != 0) {
             terminal.warn(format_args!(
                 "the program ended with status {code}: the advice is about a run that failed"
@@ -90,12 +90,6 @@ impl Args {
             written => written.map(|()| status),
         }
     }
-}
-
-/// The exit status, or 128 plus the signal that ended it.
-fn code_of(status: ExitStatus) -> u8 {
-    let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(255);
-    u8::try_from(code).unwrap_or(255)
 }
 
 /// The command line of a process, with the file that it executes in place of its first word.

@@ -20,7 +20,7 @@ pub fn text(title: &str, command: &[String], run: &Run, advice: &Advice) -> Stri
     let cpu =
         run.cpu_seconds().map_or(String::new(), |cpu| format!(", {} of CPU time", seconds(cpu)));
     let _ = write!(text, "\n (one run: {wall}{cpu}):\n\n");
-    text += &factors(&advice.findings);
+    text += &factors(advice);
     for finding in &advice.findings {
         text.push('\n');
         text += &reasons(finding);
@@ -32,12 +32,18 @@ pub fn text(title: &str, command: &[String], run: &Run, advice: &Advice) -> Stri
 }
 
 /// One line for each factor.
-fn factors(findings: &[Finding]) -> String {
+fn factors(advice: &Advice) -> String {
     let mut rows = table(&["factor", "verdict", "saves at most", "try first"], &[2]);
-    for finding in findings {
+    for finding in &advice.findings {
         let bound = finding.bound.map_or("not known".to_owned(), |bound| percent(bound.cpu_share));
         let bound = if finding.verdict == Verdict::NotVaried { "-".to_owned() } else { bound };
-        let first = finding.first.as_ref().map_or("-".to_owned(), Level::name);
+        let first = match &finding.first {
+            Some(level) if advice.machine_wide.contains(level) => {
+                format!("{} (machine-wide)", level.name())
+            }
+            Some(level) => level.name(),
+            None => "-".to_owned(),
+        };
         rows.add_row([
             finding.factor.name().to_owned(),
             finding.verdict.words().to_owned(),
@@ -94,10 +100,11 @@ fn first(command: &[String], advice: &Advice) -> String {
         let _ = writeln!(text, " Try first:  {}", words(line));
     }
     if !advice.machine_wide.is_empty() {
-        let levels: Vec<String> = advice.machine_wide.iter().map(Level::name).collect();
+        let mut plan = Plan::default();
+        advice.machine_wide.iter().for_each(|level| level.apply(&mut plan));
         let note = format!(
-            "Not in it, because it would change the whole machine: {}; --allow-machine-wide lets it.",
-            levels.join(", ")
+            "Not in it, because it changes a setting of the whole machine: {plan}. \
+             --allow-machine-wide lets it."
         );
         text += &wrap(&note, WIDTH, " ", "   ");
     }

@@ -3,12 +3,13 @@
 use std::fmt::Display;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{ExitCode, ExitStatus};
+use std::process::ExitCode;
 
 use numapilot_cli_kit::terminal::Terminal;
 use numapilot_place::settings_journal::Setting;
 use numapilot_place::{Finished, Prepared};
+
+use crate::verbs::exit_code::exit_code;
 
 /// Prints what `who` (a verb, or a profile, which may come from somebody else) changes for the
 /// whole machine, except settings that were `asked` for by name.
@@ -31,15 +32,9 @@ pub fn finish(terminal: &Terminal, ends: &[Finished]) -> ExitCode {
         }
     }
     ends.iter()
-        .map(|end| status(end.status))
+        .map(|end| exit_code(end.status))
         .find(|s| *s != 0)
         .map_or(ExitCode::SUCCESS, ExitCode::from)
-}
-
-/// The program's status, or 128+n if a signal ended it, as in shells.
-fn status(status: ExitStatus) -> u8 {
-    let code = status.code().or_else(|| status.signal().map(|s| 128 + s));
-    code.and_then(|c| u8::try_from(c).ok()).unwrap_or(u8::MAX)
 }
 
 /// Prints the commands that would be executed.

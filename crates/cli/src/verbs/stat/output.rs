@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 
@@ -16,6 +15,7 @@ use serde::Serialize;
 
 use super::text;
 use crate::sink::Sink;
+use crate::verbs::exit_code::exit_code;
 use crate::verbs::watch::Reader;
 
 /// What was observed and how, in addition to the figures.
@@ -73,8 +73,7 @@ impl Report {
 
     /// Records the end of a run. If several runs fail, the first one counts.
     pub fn ended(&mut self, status: ExitStatus) {
-        let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(255);
-        let code = u8::try_from(code).unwrap_or(255);
+        let code = exit_code(status);
         self.failed_runs += usize::from(code != 0);
         if self.exit_status.is_none_or(|previous| previous == 0) {
             self.exit_status = Some(code);

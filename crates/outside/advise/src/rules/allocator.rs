@@ -30,6 +30,9 @@ const PREFERRED: [&str; 8] = [
     "tbbmalloc",
 ];
 
+/// The part of the time from which another allocator is tried first. Loading one costs time, too.
+const WORTH_TRYING: f64 = 0.05;
+
 /// What a run says about the allocator.
 pub fn advise(run: &Run) -> Finding {
     let levels = match run.levels(FactorName::Allocator) {
@@ -49,9 +52,16 @@ pub fn advise(run: &Run) -> Finding {
     let most = share.most * (1.0 - kernel) + kernel;
     let bound = Bound::of(most, run.concurrency());
     let name = run.malloc.as_deref().unwrap_or("its malloc");
+    let again = run.repeated_faults();
+    let faults = match again {
+        Some(again) => {
+            format!("; {} of its page faults are for memory that it had before", percent(again))
+        }
+        None => String::new(),
+    };
     let because = format!(
         "{} of {} of user time are in {name}, at most {} with 95 % confidence, by {} of {}; {} of \
-         CPU time is spent in the kernel, of which page faults for malloc are a part",
+         CPU time is spent in the kernel, of which page faults for malloc are a part{faults}",
         percent(share.value),
         counted(usize::try_from(code.samples).unwrap_or(usize::MAX), "sample"),
         percent(share.most),
@@ -60,7 +70,10 @@ pub fn advise(run: &Run) -> Finding {
         percent(kernel),
     );
     let verdict = if most >= AT_LEAST { Verdict::CanMatter } else { Verdict::CannotMatter };
-    let is_worth = share.value * (1.0 - kernel) >= AT_LEAST || kernel >= 0.05;
+    // Another allocator saves time in malloc, and faults on memory that was given back and taken
+    // again. It does not save the first fault on a page.
+    let saves = share.value * (1.0 - kernel) + kernel * again.unwrap_or(0.0);
+    let is_worth = share.least >= AT_LEAST && saves >= WORTH_TRYING;
     let first = (verdict == Verdict::CanMatter && is_worth).then(|| preferred(levels)).flatten();
     Finding::new(FACTOR, verdict, because, SOURCE)
         .at_most(bound)
@@ -73,6 +86,7 @@ pub fn advise(run: &Run) -> Finding {
         .with("kernel_share", Some(kernel))
         .with("threads", Some(code.threads as f64))
         .with("allocating_threads", Some(code.allocating_threads as f64))
+        .with("repeated_fault_share", again)
         .with("minor_faults", run.figure(Metric::MinorFaults).ok())
         .expecting(levels, first)
 }

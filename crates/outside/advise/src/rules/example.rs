@@ -30,7 +30,9 @@ impl Default for Example {
     fn default() -> Self {
         let code = CodeShares {
             samples: 4000,
+            allocator: 400,
             threads: 4,
+            allocating_threads: 4,
             nodes: [(NodeId(0), 2000), (NodeId(1), 2000)].into(),
             ..CodeShares::default()
         };

@@ -22,6 +22,9 @@ const WALK_CYCLES: f64 = 200.0;
 /// Memory that a second-level TLB of 1024 entries covers with pages of 4 KiB.
 const COVERED_BYTES: f64 = 4096.0 * 1024.0;
 
+/// Share of CPU time in the kernel from which it is tried to do without huge pages.
+const WORTH_TRYING: f64 = 0.05;
+
 /// What a run says about huge pages.
 pub fn advise(run: &Run) -> Finding {
     let levels = match run.levels(FactorName::Thp) {
@@ -33,7 +36,6 @@ pub fn advise(run: &Run) -> Finding {
         .figure(Metric::DtlbMisses)
         .and_then(|misses| Ok(misses * WALK_CYCLES / run.figure(Metric::Cycles)?.max(1.0)));
     let rss = run.figure(Metric::PeakRssBytes);
-    let always = levels.iter().find(|level| **level == Level::Thp(Thp::Always));
     let setting = run.facts.thp.as_deref().unwrap_or("unknown");
     let faults = match &kernel {
         Ok(kernel) => format!("{} of CPU time is spent in the kernel", percent(*kernel)),
@@ -63,7 +65,18 @@ pub fn advise(run: &Run) -> Finding {
         }
     };
     let because = format!("huge pages are set to {setting} here; {faults}; {tlb}");
-    let first = always.filter(|_| verdict == Verdict::CanMatter);
+    // Huge pages save page walks. What they cost is their clearing, in the kernel. With several
+    // threads the study found that cost, and no gain.
+    let threads = run.code.as_ref().map_or(0, |code| code.threads);
+    let costs_more =
+        kernel.as_ref().ok().zip(walks.as_ref().ok()).is_some_and(|(kernel, walks)| {
+            *kernel >= WORTH_TRYING && kernel > walks && threads > 1
+        });
+    let first = match setting {
+        "always" => levels.iter().find(|level| **level == Level::Thp(Thp::Never) && costs_more),
+        _ => levels.iter().find(|level| **level == Level::Thp(Thp::Always)),
+    };
+    let first = first.filter(|_| verdict == Verdict::CanMatter);
     Finding { bound, ..Finding::new(FACTOR, verdict, because, SOURCE) }
         .but(
             "time in the kernel is not all for page faults; page walks are counted with 200 cycles \
@@ -105,6 +118,24 @@ mod tests {
         assert_eq!((finding.verdict, finding.first), (Verdict::CannotMatter, None));
         assert!(finding.bound.unwrap().cpu_share < 0.004);
         assert_eq!(advise(&run(tlb(1e7))).verdict, Verdict::CanMatter);
+    }
+
+    #[test]
+    fn where_they_are_set_they_go_if_clearing_costs_more_than_page_walks() {
+        let set = |system, dtlb| {
+            let mut run = run(Example {
+                user: 8.0,
+                system,
+                cycles: Some(1e10),
+                dtlb: Some(dtlb),
+                ..Example::default()
+            });
+            run.facts.thp = Some("always".to_owned());
+            advise(&run).first
+        };
+        assert_eq!(set(2.0, 1e6), Some(Level::Thp(Thp::Never)));
+        assert_eq!(set(2.0, 4e7), None);
+        assert_eq!(set(0.2, 1e5), None);
     }
 
     #[test]
