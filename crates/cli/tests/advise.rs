@@ -150,7 +150,7 @@ fn what_cannot_be_observed_is_named() {
 fn a_running_process_is_observed_until_the_limit() {
     let mut busy = Process::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
     let pid = busy.id().to_string();
-    let output = advise(&["--json", "--timeout", "0.5s", "-p", &pid]);
+    let output = advise(&["--json", "--timeout", "1s", "-p", &pid]);
     let runs_on = busy.try_wait().unwrap().is_none();
     busy.kill().unwrap();
     busy.wait().unwrap();

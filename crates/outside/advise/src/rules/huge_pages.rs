@@ -22,7 +22,7 @@ const WALK_CYCLES: f64 = 200.0;
 /// Memory that a second-level TLB of 1024 entries covers with pages of 4 KiB.
 const COVERED_BYTES: f64 = 4096.0 * 1024.0;
 
-/// Share of CPU time in the kernel from which it is tried to do without huge pages.
+/// Share of CPU time that is at stake, from which another setting is tried first.
 const WORTH_TRYING: f64 = 0.05;
 
 /// What a run says about huge pages.
@@ -74,7 +74,11 @@ pub fn advise(run: &Run) -> Finding {
         });
     let first = match setting {
         "always" => levels.iter().find(|level| **level == Level::Thp(Thp::Never) && costs_more),
-        _ => levels.iter().find(|level| **level == Level::Thp(Thp::Always)),
+        _ => {
+            let saves = kernel.as_ref().unwrap_or(&0.0) + walks.as_ref().unwrap_or(&0.0);
+            let always = levels.iter().find(|level| **level == Level::Thp(Thp::Always));
+            always.filter(|_| saves >= WORTH_TRYING)
+        }
     };
     let first = first.filter(|_| verdict == Verdict::CanMatter);
     Finding { bound, ..Finding::new(FACTOR, verdict, because, SOURCE) }

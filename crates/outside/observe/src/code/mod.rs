@@ -22,9 +22,9 @@ pub use self::address_space::CodeFile;
 use crate::pmu::{Attach, refusal};
 use crate::rings::Rings;
 
-/// CPU time between two samples, about 500 a second. It is a prime number of microseconds, so it does
+/// CPU time between two samples, about 250 a second. It is a prime number of microseconds, so it does
 /// not keep step with timers of the program.
-pub const PERIOD_NS: u64 = 2_003_000;
+pub const PERIOD_NS: u64 = 4_003_000;
 
 /// A thread that was sampled, and what it executed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
