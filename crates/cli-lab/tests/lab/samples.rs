@@ -50,6 +50,26 @@ fn stat_prints_them() {
     assert!(json["local_accesses"].as_u64() > Some(0), "{json}");
 }
 
+/// The bound of `advise` that needs the latency of accesses, and findings about several nodes.
+fn advise_bounds_placement() {
+    let output = Command::new("numapilot")
+        .args(["advise", "--json", "--", "sh", "-c", "numapilot topo > /dev/null"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", err(&output));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let factors = json["factors"].as_array().unwrap();
+    let factor = |name: &str| factors.iter().find(|factor| factor["factor"] == name).unwrap();
+    let memory = factor("memory");
+    assert_ne!(memory["verdict"], "unknown", "{memory}");
+    let most = memory["bound"]["cpu_share"].as_f64().unwrap_or_else(|| panic!("{memory}"));
+    assert!((0.0..=1.0).contains(&most), "{memory}");
+    assert!(memory["figures"]["local_access_ratio"].is_number(), "{memory}");
+    // It ends before AutoNUMA scans it.
+    let balancing = factor("numa-balancing");
+    assert_eq!(balancing["verdict"], "cannot-matter", "{balancing}");
+}
+
 /// Metrics of the exporter that need a lab or a machine with a PMU.
 fn exporter_prints_them() {
     let mut command = Command::new("numapilot");
@@ -76,6 +96,7 @@ fn misses(lab: &LabPmu) -> u64 {
 
 fn check(lab: &LabPmu) {
     stat_prints_them();
+    advise_bounds_placement();
     let memory: Vec<AtomicUsize> = (0..BYTES / 8).map(AtomicUsize::new).collect();
     let range = memory.as_ptr_range();
     let is_ours = |address: u64| (range.start as u64..range.end as u64).contains(&address);

@@ -153,3 +153,23 @@ fn every_candidate_is_a_different_plan() {
     plans.dedup();
     assert_eq!(plans.len(), count);
 }
+
+#[test]
+fn a_plan_with_an_excluded_pair_is_seen() {
+    // Of the two allocators, one has no switch for huge pages.
+    let space = Space::new(&facts(1), &[], vec![], |plan| {
+        let is_pair =
+            plan.thp == Thp::Always && plan.allocator == AllocatorChoice::Named("mimalloc".into());
+        if is_pair { Err("no switch".into()) } else { Ok(()) }
+    });
+    let plan = |allocator: &str, thp| Plan {
+        allocator: AllocatorChoice::Named(allocator.into()),
+        thp,
+        ..Plan::default()
+    };
+    assert!(space.excludes(&plan("mimalloc", Thp::Always)));
+    assert!(!space.excludes(&plan("mimalloc", Thp::Never)));
+    assert!(!space.excludes(&plan("jemalloc", Thp::Always)));
+    assert!(Level::Thp(Thp::Never).is_in(&plan("jemalloc", Thp::Never)));
+    assert!(!Level::Thp(Thp::Never).is_in(&Plan::default()));
+}
