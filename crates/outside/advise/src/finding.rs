@@ -100,8 +100,8 @@ pub struct Expectation {
     pub deviation: f64,
 }
 
-/// Standard deviation of the logarithm of the ratio of a level about which nothing is known. Two of
-/// them are a factor of 2, the most that the study saw of a single setting in most of its figures.
+/// Standard deviation of the logarithm of the ratio of a level about which nothing is known. It is
+/// assumed: two of them are a factor of 2.
 pub const IGNORANCE: f64 = 0.35;
 /// The same for a level that is expected to make no difference.
 pub const LITTLE: f64 = 0.01;
