@@ -39,10 +39,8 @@ fn a_target_gets_fewer_cores_and_all_of_them_back() {
 #[test]
 fn a_target_whose_first_thread_has_ended_is_held() {
     let _alone = alone();
-    let script = include_str!("../../../outside/observe/tests/first_thread_ends.py");
-    let exit = libc::SYS_exit.to_string();
     for way in ways() {
-        let target = Target::start(Command::new("python3").args(["-c", script, &exit]));
+        let target = Target::start(&mut numapilot_test_kit::first_thread_ends());
         // Read the worker: the kernel's data of the first thread no longer changes.
         let of_worker = || {
             let tasks = fs::read_dir(format!("/proc/{}/task", target.pid())).unwrap().flatten();

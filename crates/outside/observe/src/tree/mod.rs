@@ -293,13 +293,7 @@ mod tests {
 
     #[test]
     fn a_process_whose_first_thread_has_ended_lives() {
-        let script = include_str!("../../tests/first_thread_ends.py");
-        let mut command = Command::new("python3");
-        command
-            .args(["-c", script, &libc::SYS_exit.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        let Ok(child) = command.spawn() else {
+        let Ok(child) = numapilot_test_kit::first_thread_ends().spawn() else {
             println!("skipped: no python3");
             return;
         };

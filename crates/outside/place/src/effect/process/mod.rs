@@ -402,14 +402,7 @@ mod tests {
     #[test]
     fn a_process_whose_first_thread_has_ended_is_looked_at() {
         use std::io::BufRead;
-        use std::process::{Command, Stdio};
-        let script = include_str!("../../../../observe/tests/first_thread_ends.py");
-        let mut command = Command::new("python3");
-        command
-            .args(["-c", script, &libc::SYS_exit.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        let Ok(mut child) = command.spawn() else {
+        let Ok(mut child) = numapilot_test_kit::first_thread_ends().spawn() else {
             println!("skipped: no python3");
             return;
         };

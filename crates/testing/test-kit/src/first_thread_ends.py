@@ -1,7 +1,9 @@
 # A program whose main thread ends with pthread_exit, while a worker with 32 MiB runs until its
-# input ends. It prints "ready" when the first thread has ended. The argument is the number of
-# exit(2).
-import ctypes, sys, threading
+# input ends. It prints "ready" when the first thread has ended.
+import ctypes, os, sys, threading
+
+# The number of exit(2), which ends one thread.
+EXIT = {"x86_64": 60, "aarch64": 93}[os.uname().machine]
 
 
 def work():
@@ -13,4 +15,4 @@ def work():
 
 
 threading.Thread(target=work).start()
-ctypes.CDLL(None).syscall(int(sys.argv[1]), 0)
+ctypes.CDLL(None).syscall(EXIT, 0)
