@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use numapilot_cli_kit::plan_args::PlanArgs;
+use numapilot_cli_kit::units;
 use numapilot_place::via::Template;
 
 /// Arguments of `run`.
@@ -38,9 +39,16 @@ pub struct Args {
     pub prefix: bool,
 
     /// Start the program by another launcher: {} in the template becomes `numapilot run` with this
-    /// plan and the command, as in 'srun -N2 {}'.
+    /// plan and the command, as in 'srun -N2 {}'. Or a name: slurm[:OPTIONS], docker:IMAGE, podman,
+    /// nerdctl, spark, dask.
     #[arg(long, value_name = "TEMPLATE", conflicts_with = "per_node")]
     pub via: Option<Template>,
+
+    /// With --via: how many far ends must attest what took effect [default: as many tasks as the
+    /// launcher tells them (Slurm, MPI, Flux), or one for ssh and for a container].
+    #[arg(long, value_name = "N", requires = "via",
+          value_parser = units::whole::<u32>(1..))]
+    pub via_count: Option<u32>,
 
     /// Write what took effect, read back from the running program, into a file in DIR. With --via,
     /// each far end does that in a new directory in DIR, which must be shared with them [default: the

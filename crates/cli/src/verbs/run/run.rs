@@ -12,7 +12,8 @@ use numapilot_sys::mark;
 use super::args::Args;
 use super::notices::{announce, dry_run, finish};
 use super::{effects, per_node, via};
-use crate::verbs::{launchers, processes};
+use crate::verbs::launchers::{self, Launcher};
+use crate::verbs::processes;
 
 impl Args {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
@@ -28,6 +29,7 @@ impl Args {
                 template,
                 reach,
                 attest: self.attest.as_deref(),
+                count: self.via_count,
                 strict: self.strict,
                 verbose: self.verbose,
             };
@@ -35,7 +37,7 @@ impl Args {
         }
         if plan != Plan::default() {
             let path = profile.as_ref().map(|(path, _)| path.as_path());
-            let remedy = |launcher: &str| launchers::behind(launcher, path);
+            let remedy = |launcher: &Launcher| launchers::behind(launcher, path);
             launchers::check(terminal, &self.command, remedy, self.strict)?;
         }
         if self.per_node {

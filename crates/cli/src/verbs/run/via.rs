@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use numapilot_cli_kit::plan_args::Variable;
 use numapilot_cli_kit::terminal::{Terminal, printable};
-use numapilot_place::via::{Attestation, Missing, Template, judge};
+use numapilot_place::via::{Attestation, Template};
 use numapilot_place::{Options, Plan, Reach, Supervisor, Targets, prepare_targets};
 use numapilot_sys::mark;
 
@@ -23,6 +23,8 @@ pub struct Far<'a> {
     pub reach: Reach,
     /// `--attest`.
     pub attest: Option<&'a Path>,
+    /// `--via-count`.
+    pub count: Option<u32>,
     /// A missing effect is an error.
     pub strict: bool,
     /// What the far ends attest is printed.
@@ -39,7 +41,7 @@ impl Far<'_> {
         command: &[OsString],
         is_dry: bool,
     ) -> anyhow::Result<ExitCode> {
-        let via = attestations::via(self.template, self.attest)?;
+        let via = attestations::via(self.template, self.attest, self.count)?;
         // The directory of a run would not be there when the printed command is used.
         let directory =
             (!is_dry).then(|| attestations::begin(&via, self.attest.is_some())).transpose()?;
@@ -47,7 +49,7 @@ impl Far<'_> {
             Some(directory) => Some(directory.path()),
             None => self.attest.is_some().then_some(via.directory()),
         };
-        let command = via.command(plan, self.reach, raw, attest, self.strict, command);
+        let command = via.command(plan, self.reach, raw, attest, self.strict, command)?;
         let options = Options::default();
         let prepared = prepare_targets(&Plan::default(), Targets::default(), &command, &options)?;
         let Some(directory) = directory else {
@@ -57,31 +59,26 @@ impl Far<'_> {
         mark::begin_program();
         let ends = supervisor.wait(vec![prepared.spawn(|_| {})?])?;
         let status = finish(terminal, &ends);
-        let judged = directory.attested().and_then(|attested| {
+        let each = |attestation: &Attestation| {
             if self.verbose {
-                attested.iter().for_each(|attestation| print(terminal, attestation));
+                print(terminal, attestation);
             }
-            judge(plan, &attested)
-        });
-        match judged {
-            Ok(()) => {}
-            // The far end has printed it, and the status says it.
-            Err(Missing::NotRun(_)) if status != ExitCode::SUCCESS => {}
-            Err(missing) => {
-                let missing = printable(&missing.to_string());
-                if self.strict {
-                    bail!("--via {}: {missing}", self.template);
-                }
-                terminal.warn(format_args!("--via {}: {missing}", self.template));
+        };
+        let has_failed = status != ExitCode::SUCCESS;
+        if let Some(missing) = attestations::missing(&via, &directory, plan, 1, has_failed, each) {
+            if self.strict {
+                bail!("{missing}");
             }
+            terminal.warn(missing);
         }
         Ok(status)
     }
 }
 
 fn print(terminal: &Terminal, attestation: &Attestation) {
-    let Attestation { host, process, plan, settings } = attestation;
-    let say = |text: &str| terminal.say(printable(&format!("{host}, process {process}: {text}")));
+    let Attestation { plan, settings, .. } = attestation;
+    let place = attestation.place();
+    let say = |text: &str| terminal.say(printable(&format!("{place}: {text}")));
     say(&format!("plan: {plan}"));
     for outcome in settings.iter().flatten() {
         say(&outcome.to_string());

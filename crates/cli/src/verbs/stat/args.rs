@@ -54,9 +54,14 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "all_cpus"])]
     pub profile: Option<PathBuf>,
     /// Start the command by another launcher: {} in the template becomes `numapilot run` with the
-    /// plan of the profile and the command. The figures are those of the launcher's processes here.
+    /// plan of the profile and the command, or a name as for run. The figures are those of the launcher's processes here.
     #[arg(long, value_name = "TEMPLATE", conflicts_with_all = ["pid", "all_cpus"])]
     pub via: Option<Template>,
+    /// With --via: how many far ends must attest what took effect [default: as many tasks as the
+    /// launcher tells them (Slurm, MPI, Flux), or one for ssh and for a container].
+    #[arg(long, value_name = "N", requires = "via",
+          value_parser = units::whole::<u32>(1..))]
+    pub via_count: Option<u32>,
     /// With --via: directory for what the far ends attest, each run in a new one there, which must be
     /// shared with them [default: the working directory, where the new one is removed at the end].
     #[arg(long, value_name = "DIR", requires = "via")]

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use numapilot_cli_kit::plan_args::load_profile;
-use numapilot_cli_kit::terminal::{Terminal, printable};
+use numapilot_cli_kit::terminal::Terminal;
 use numapilot_observe::{Observation, Session};
 use numapilot_place::effect::Observer;
-use numapilot_place::via::{RunDirectory, Template, Via, judge};
+use numapilot_place::via::{RunDirectory, Template, Via};
 use numapilot_place::{Note, Options, Plan, Prepared, Reach, Supervisor, prepare};
 use numapilot_sys::prctl;
 use numapilot_topology::Machine;
@@ -17,9 +17,10 @@ use numapilot_topology::Machine;
 use super::args::Args;
 use super::events;
 use super::output::{Form, Output, Report};
+use crate::verbs::launchers::{self, Launcher};
 use crate::verbs::run::announce;
 use crate::verbs::watch::{Watch, Watched};
-use crate::verbs::{attestations, launchers, processes};
+use crate::verbs::{attestations, processes};
 
 impl Args {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
@@ -48,7 +49,7 @@ impl Args {
     /// The launcher that starts the program elsewhere, and where the far ends attest. The directory
     /// is removed when it is dropped, unless the user named it.
     fn far(&self, template: &Template) -> anyhow::Result<(RunDirectory, Via)> {
-        let via = attestations::via(template, self.attest.as_deref())?;
+        let via = attestations::via(template, self.attest.as_deref(), self.via_count)?;
         let directory = attestations::begin(&via, self.attest.is_some())?;
         Ok((directory, via))
     }
@@ -72,7 +73,8 @@ impl Args {
         let prepared = match &far {
             Some((directory, via)) => {
                 let attest = Some(directory.path());
-                let command = via.command(&plan, Reach::Allowed, &[], attest, false, &self.command);
+                let command =
+                    via.command(&plan, Reach::Allowed, &[], attest, false, &self.command)?;
                 prepare(&Plan::default(), machine, &command, &Options::default())?
             }
             None => self.prepare(&plan, machine)?,
@@ -81,7 +83,7 @@ impl Args {
         let _ = prctl::adopt_orphans();
         if let Some(path) = &self.profile {
             if self.via.is_none() {
-                let remedy = |launcher: &str| launchers::behind(launcher, Some(path));
+                let remedy = |launcher: &Launcher| launchers::behind(launcher, Some(path));
                 launchers::check(&output.terminal, &self.command, remedy, false)?;
             }
             announce(&output.terminal, path.display(), &prepared, &[]);
@@ -95,6 +97,7 @@ impl Args {
         let mut report = Report::of_command(&self.command);
         // A note that was printed for one run is not repeated for the next.
         let mut without: Vec<Note> = Vec::new();
+        let mut has_failed = false;
         for _ in 0..self.repeat {
             let mut session = Session::before_exec(machine.node_ids());
             let program = prepared.spawn(|_| {})?;
@@ -111,6 +114,7 @@ impl Args {
                 .context("the program was not waited for")?;
             runs.push(session.finish(Some((finished.wall, finished.usage))));
             report.ended(finished.status);
+            has_failed |= !finished.status.success();
             for seen in effects.map(Observer::finish).unwrap_or_default() {
                 match seen.note() {
                     Some(note) if !without.contains(&note) => {
@@ -126,10 +130,10 @@ impl Args {
             }
         }
         if let Some((directory, via)) = &far
-            && let Err(missing) = directory.attested().and_then(|all| judge(&plan, &all))
+            && let Some(missing) =
+                attestations::missing(via, directory, &plan, runs.len(), has_failed, |_| {})
         {
-            let missing = printable(&missing.to_string());
-            output.terminal.warn(format_args!("--via {}: {missing}", via.template()));
+            output.terminal.warn(missing);
         }
         output.report(report, runs)
     }

@@ -72,10 +72,16 @@ pub struct MeasureArgs {
 
     /// Start the program by another launcher: {} in the template becomes `numapilot run` with the
     /// plan and the command, as in 'srun -N2 {}'. A run counts only if every far end attests that
-    /// the plan took effect.
+    /// the plan took effect. Or a name as for run: slurm, docker:IMAGE, spark, dask.
     #[arg(long, value_name = "TEMPLATE", help_heading = "Measuring",
           conflicts_with_all = ["lab", "server"])]
     pub via: Option<Template>,
+
+    /// With --via: how many far ends must attest what took effect [default: as many tasks as the
+    /// launcher tells them (Slurm, MPI, Flux), or one for ssh and for a container].
+    #[arg(long, value_name = "N", requires = "via", help_heading = "Measuring",
+          value_parser = units::whole::<u32>(1..))]
+    pub via_count: Option<u32>,
 
     /// Directory for the attestations, which must be shared with the far ends [default: in that of
     /// --state].

@@ -22,7 +22,8 @@ use super::progress::Progress;
 use super::setup::Setup;
 use super::text;
 use super::written::Written;
-use crate::verbs::{launchers, processes};
+use crate::verbs::launchers::{self, Launcher};
+use crate::verbs::processes;
 
 /// Runs `numapilot tune`.
 pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
@@ -47,9 +48,9 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     };
     let load = args.server.load.as_deref();
     if args.measure.via.is_none() {
-        let remedy = |launcher: &str| match load {
+        let remedy = |launcher: &Launcher| match load {
             None => {
-                format!("give it by --via: numapilot tune --via '{launcher} ... {{}}' -- COMMAND")
+                format!("give it by --via: numapilot tune --via {} -- COMMAND", launcher.via())
             }
             Some(_) => "give --server the command of the server itself".to_owned(),
         };

@@ -185,6 +185,7 @@ impl Setup {
             ("stdin", self.input.identity.clone()),
             ("prepare", json!(measure.prepare)),
             ("via", json!(measure.via.as_ref().map(ToString::to_string))),
+            ("via count", json!(measure.via_count)),
             ("cleanup", json!(measure.cleanup)),
             ("metric", json!(regex(&measure.metric))),
             ("decimal", json!(measure.decimal.map(|decimal| format!("{decimal:?}")))),
@@ -230,7 +231,7 @@ fn via(args: &Args) -> anyhow::Result<Option<Via>> {
         Some(directory) => directory.clone(),
         None => args.files.state(args.command(), "", None)?.join("attest"),
     };
-    Ok(Some(Via::new(template.clone(), &directory)?))
+    Ok(Some(Via::new(template.clone(), &directory, args.measure.via_count)?))
 }
 
 fn words_of(words: &[OsString]) -> Vec<Cow<'_, str>> {

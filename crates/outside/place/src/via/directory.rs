@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::{Attestation, Missing, read};
+use super::attestation::{Attestation, read};
+use super::judge::Missing;
 use crate::remove_stale_in;
 
 /// Why a directory for attestations could not be made.

@@ -1,4 +1,4 @@
-//! The command line of a launcher, with `{}` where `numapilot run` belongs.
+//! The command line of a launcher, with `{}` where `numapilot run` belongs, or the name of a launcher.
 //!
 //! The template is split into words as a shell does: at blanks, except within quotes and behind a
 //! backslash. Nothing else is special in it, and no shell reads it.
@@ -11,6 +11,8 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+use super::named::{Far, NameError, Named};
+use super::wrapper::WrapperError;
 use crate::shell::quote;
 
 /// The text that is replaced.
@@ -21,7 +23,8 @@ const PLACE: &str = "{}";
 pub enum TemplateError {
     /// It has no place for the command.
     #[error(
-        "the template has no {{}}; write it where `numapilot run` belongs, as in 'srun -N2 {{}}'"
+        "the template has no {{}}; write it where `numapilot run` belongs, as in 'srun -N2 {{}}', or \
+         give the name of a launcher: slurm[:OPTIONS], docker:IMAGE, spark, dask"
     )]
     NoPlace,
     /// It has several.
@@ -30,13 +33,31 @@ pub enum TemplateError {
     /// A quote has no end, or the last character is a backslash.
     #[error("a quote in the template has no end; close it, or write a backslash before it")]
     OpenQuote,
+    /// A container has no image.
+    #[error(
+        "{0} needs an image, with options of `{0} run` before it if there are any: {0}:IMAGE, \
+         '{0}:--network=host IMAGE'"
+    )]
+    NoImage(&'static str),
+    /// The launcher takes no options here.
+    #[error("nothing can follow the name {0}; write its options into the command")]
+    NoOptions(&'static str),
 }
 
 /// A template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     text: String,
-    words: Vec<Word>,
+    form: Form,
+}
+
+/// What the text is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Form {
+    /// The command line of a launcher.
+    Words(Vec<Word>),
+    /// A name.
+    Named(Named),
 }
 
 /// One word.
@@ -53,40 +74,84 @@ impl Template {
     /// # Errors
     /// [`TemplateError`].
     pub fn parse(text: &str) -> Result<Self, TemplateError> {
+        let form = |form| Ok(Self { text: text.to_owned(), form });
         let words = split(text)?;
         match words.iter().map(|word| word.text.matches(PLACE).count()).sum() {
-            0 => Err(TemplateError::NoPlace),
-            1 => Ok(Self { text: text.to_owned(), words }),
-            _ => Err(TemplateError::SeveralPlaces),
+            0 => {}
+            1 => return form(Form::Words(words)),
+            _ => return Err(TemplateError::SeveralPlaces),
+        }
+        let (name, rest) = match text.split_once(':') {
+            Some((name, rest)) => (name, Some(split(rest)?)),
+            None => (text, None),
+        };
+        let rest = rest.map(|rest| rest.into_iter().map(|word| word.text).collect());
+        match Named::find(name, rest) {
+            Some(Ok(named)) => form(Form::Named(named)),
+            Some(Err(NameError::NoImage(name))) => Err(TemplateError::NoImage(name)),
+            Some(Err(NameError::NoOptions(name))) => Err(TemplateError::NoOptions(name)),
+            None => Err(TemplateError::NoPlace),
         }
     }
 
-    /// The command: `words` in place of a word `{}`, and one line that is quoted for a shell in
-    /// place of `{}` in quotes or in a longer word. ssh(1) joins its words to a line for a shell on the other
-    /// side, so each word is quoted for it.
-    #[must_use]
-    pub fn expand(&self, words: &[OsString]) -> Vec<OsString> {
-        let quoted = || words.iter().map(|word| quote(word));
-        let program = self.words.first().and_then(|word| Path::new(&word.text).file_name());
-        let mut command = Vec::new();
-        for Word { text, is_quoted } in &self.words {
-            match text.split_once(PLACE) {
-                None => command.push(OsString::from(text)),
-                Some(("", "")) if !is_quoted && program == Some(OsStr::new("ssh")) => {
-                    command.extend(quoted().map(OsString::from_vec));
-                }
-                Some(("", "")) if !is_quoted => command.extend(words.iter().cloned()),
-                Some((before, after)) => {
-                    let line = quoted().collect::<Vec<_>>().join(&b' ');
-                    let mut whole = OsString::from(before);
-                    whole.push(OsStr::from_bytes(&line));
-                    whole.push(after);
-                    command.push(whole);
-                }
+    /// The command of the launcher, which starts `command` by `far`.
+    ///
+    /// # Errors
+    /// [`WrapperError`], only for some of the names.
+    pub(super) fn command(
+        &self,
+        far: &Far<'_>,
+        command: &[OsString],
+    ) -> Result<Vec<OsString>, WrapperError> {
+        match &self.form {
+            Form::Words(words) => Ok(expand(words, &[far.run, command].concat())),
+            Form::Named(named) => named.command(far, command),
+        }
+    }
+
+    /// How many far ends there are, if there cannot be another number.
+    pub(super) fn count(&self) -> Option<u32> {
+        match &self.form {
+            Form::Words(words) => (first_program(words) == Some(OsStr::new("ssh"))).then_some(1),
+            Form::Named(named) => named.count(),
+        }
+    }
+
+    /// Whether programs on the other side may still run when the launcher has ended.
+    pub(super) fn ends_early(&self) -> bool {
+        matches!(&self.form, Form::Named(named) if named.ends_early())
+    }
+}
+
+/// The command: `words` in place of a word `{}`, and one line that is quoted for a shell in place of
+/// `{}` in quotes or in a longer word. ssh(1) joins its words to a line for a shell on the other
+/// side, so each word is quoted for it.
+fn expand(template: &[Word], words: &[OsString]) -> Vec<OsString> {
+    let quoted = || words.iter().map(|word| quote(word));
+    let program = first_program(template);
+    let mut command = Vec::new();
+    for Word { text, is_quoted } in template {
+        match text.split_once(PLACE) {
+            None => command.push(OsString::from(text)),
+            Some(("", "")) if !is_quoted && program == Some(OsStr::new("ssh")) => {
+                command.extend(quoted().map(OsString::from_vec));
+            }
+            Some(("", "")) if !is_quoted => command.extend(words.iter().cloned()),
+            Some((before, after)) => {
+                let line = quoted().collect::<Vec<_>>().join(&b' ');
+                let mut whole = OsString::from(before);
+                whole.push(OsStr::from_bytes(&line));
+                whole.push(after);
+                command.push(whole);
             }
         }
-        command
     }
+    command
+}
+
+/// The file name of the launcher.
+fn first_program(words: &[Word]) -> Option<&OsStr> {
+    words.first().and_then(|word| Path::new(&word.text).file_name())
 }
 
 /// Writes the text.
@@ -153,7 +218,8 @@ mod tests {
 
     fn expanded(template: &str, words: &[&str]) -> Vec<String> {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-        let command = Template::parse(template).unwrap().expand(&words);
+        let far = Far { run: &words, program: Path::new("/n"), directory: None };
+        let command = Template::parse(template).unwrap().command(&far, &[]).unwrap();
         command.into_iter().map(|word| word.into_string().unwrap()).collect()
     }
 
@@ -181,6 +247,17 @@ mod tests {
             assert_eq!(error(open), TemplateError::OpenQuote, "{open}");
         }
         assert!(TemplateError::NoPlace.to_string().contains("no {}; write it"));
+        assert_eq!(error("docker"), TemplateError::NoImage("docker"));
+        assert_eq!(error("spark:x"), TemplateError::NoOptions("spark"));
+        assert_eq!(error("srun:-N2"), TemplateError::NoPlace);
+    }
+
+    #[test]
+    fn a_name_is_a_template() {
+        assert_eq!(expanded("slurm:-N2 -p 'a b'", &["run"]), ["srun", "-N2", "-p", "a b", "run"]);
+        assert_eq!(Template::parse("docker:alpine:3").unwrap().count(), Some(1));
+        assert_eq!(Template::parse("ssh host {}").unwrap().count(), Some(1));
+        assert_eq!(Template::parse("srun {}").unwrap().count(), None);
     }
 
     proptest! {

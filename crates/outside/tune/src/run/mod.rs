@@ -405,9 +405,9 @@ impl<'a> Runner<'a> {
     }
 
     /// Prepares the launcher, which starts the command under this plan elsewhere.
-    fn launcher(&self, far: &FarRun, plan: &Plan, mark: &str) -> Result<Prepared, PlaceError> {
-        let command = far.command(plan, &self.program.command);
-        prepare(&marked(&Plan::default(), mark), self.machine, &command, &OPTIONS)
+    fn launcher(&self, far: &FarRun, plan: &Plan, mark: &str) -> Result<Prepared, RunError> {
+        let command = far.command(plan, &self.program.command)?;
+        Ok(prepare(&marked(&Plan::default(), mark), self.machine, &command, &OPTIONS)?)
     }
 
     /// Why the figures of a run do not count, if a setting of its plan had no effect.

@@ -5,11 +5,15 @@
 
 use std::ffi::OsString;
 
-use numapilot_place::via::{Missing, RunDirectory, Via, judge};
+use numapilot_place::via::{Missing, RunDirectory, Via};
 use numapilot_place::{Plan, Reach};
 
 use super::{RunError, io_error};
 use crate::evidence::Failure;
+
+/// Exit statuses of a shell, and of launchers like it, for a program that is missing or cannot be
+/// executed.
+const NOT_STARTED: [i32; 2] = [126, 127];
 
 /// A run, with its own directory for attestations. The directory is removed when this is dropped.
 pub struct FarRun {
@@ -27,16 +31,22 @@ impl FarRun {
     }
 
     /// The command of the launcher.
-    pub fn command(&self, plan: &Plan, command: &[OsString]) -> Vec<OsString> {
-        self.via.command(plan, Reach::Allowed, &[], Some(self.directory.path()), true, command)
+    pub fn command(&self, plan: &Plan, command: &[OsString]) -> Result<Vec<OsString>, RunError> {
+        let directory = Some(self.directory.path());
+        self.via
+            .command(plan, Reach::Allowed, &[], directory, true, command)
+            .map_err(|error| io_error("--via", std::io::Error::other(error)))
     }
 
     /// Why the run does not count: the program's own failure, or that of the plan.
     pub fn failure(self, plan: &Plan, failure: Option<Failure>) -> Option<Failure> {
-        let judged = self.directory.attested().and_then(|attested| judge(plan, &attested));
+        let attested = self.via.attested(&self.directory);
+        let judged = attested.and_then(|attested| self.via.judge(plan, &attested, 1));
         match (judged, failure) {
             // A launcher that fails starts nothing that could attest.
-            (Err(Missing::Nothing), Some(failure)) => Some(failure),
+            (Err(Missing::Nothing { .. }), Some(failure)) if !is_not_started(&failure) => {
+                Some(failure)
+            }
             (Err(missing), _) => {
                 // The text of the far ends stays on its line.
                 Some(Failure::NotApplied(missing.to_string().replace(char::is_control, " ")))
@@ -44,4 +54,8 @@ impl FarRun {
             (Ok(()), failure) => failure,
         }
     }
+}
+
+fn is_not_started(failure: &Failure) -> bool {
+    matches!(failure, Failure::Exit(status) if NOT_STARTED.contains(status))
 }
