@@ -14,7 +14,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use assert_cmd::assert::OutputAssertExt;
-use numapilot_test_kit::wait_until;
+use numapilot_test_kit::{Cgroup, wait_until};
 use predicates::prelude::PredicateBooleanExt;
 use predicates::str::contains;
 use programs::{NUMAPILOT, signal};
@@ -159,52 +159,26 @@ fn it_ends_when_all_processes_have_ended() {
     assert_eq!(server.code(), Some(0));
 }
 
-/// A directory of version 2 in which a group may be made, and removes the group.
-struct Cgroup(PathBuf);
-
-impl Cgroup {
-    fn make() -> Option<Self> {
-        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-        let mounts = mounts.lines().filter(|line| line.contains(" cgroup2 "));
-        let points = mounts.filter_map(|line| line.split(' ').nth(1)).map(PathBuf::from);
-        let name = format!("numapilot-test-{}", std::process::id());
-        let groups = points.map(|point| point.join(&name));
-        groups.into_iter().find(|group| fs::create_dir(group).is_ok()).map(Self)
-    }
-
-    fn join(&self, process: &Guard) -> bool {
-        fs::write(self.0.join("cgroup.procs"), process.pid()).is_ok()
-    }
-}
-
-impl Drop for Cgroup {
-    fn drop(&mut self) {
-        // Processes leave it a moment after they have ended.
-        wait_until("the group is still in use", || fs::remove_dir(&self.0).is_ok());
-    }
-}
-
 #[test]
 fn a_control_group_has_the_processes_that_are_in_it_now() {
-    let Some(group) = Cgroup::make() else {
+    let Some(group) = Cgroup::make("export") else {
         println!("skipped: no group of cgroup v2 can be made");
         return;
     };
     // Declared after the group, and so ended before it is removed.
     let first = Guard::sleeper();
-    if !group.join(&first) {
+    if !group.join(&first.pid()) {
         println!("skipped: no process may be moved into a group");
         return;
     }
-    let path = fs::read_to_string(format!("/proc/{}/cgroup", first.pid())).unwrap();
-    let path = path.lines().find_map(|line| line.strip_prefix("0::")).unwrap().to_owned();
+    let path = Cgroup::path_of(&first.pid());
     let (_server, address) = serving(&["--cgroup", &path]);
     let count = |n: usize| format!("numapilot_target_processes{{target=\"{path}\"}} {n}\n");
     let text = scrape(&address);
     assert!(text.contains(&count(1)), "{text}");
     assert!(text.contains(&format!("target=\"{path}\",cgroup=\"{path}\",command=\"sleep\"")));
     let second = Guard::sleeper();
-    assert!(group.join(&second));
+    assert!(group.join(&second.pid()));
     wait_until("the second process is not found", || scrape(&address).contains(&count(2)));
     drop((first, second));
     wait_until("the group is not empty", || scrape(&address).contains(&count(0)));

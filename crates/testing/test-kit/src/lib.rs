@@ -2,12 +2,14 @@
 
 #![forbid(unsafe_code)]
 
+mod cgroup;
 mod damage;
 mod executable;
 mod first_thread;
 mod namespace;
 mod wait;
 
+pub use cgroup::Cgroup;
 pub use damage::{damaged, damaged_bytes};
 pub use executable::make_executable;
 pub use first_thread::first_thread_ends;

@@ -8,6 +8,7 @@ use numapilot_cli_kit::units;
 
 use super::decision::Decision;
 use super::replay;
+use crate::verbs::selection::Selection;
 
 /// Arguments of `balance`.
 #[derive(clap::Args)]
@@ -16,22 +17,24 @@ use super::replay;
     override_usage = "\
 numapilot balance [OPTIONS] COMMAND...
        numapilot balance [OPTIONS] -p PID[,PID]
+       numapilot balance [OPTIONS] --cgroup PATH | --unit NAME
        numapilot balance replay [OPTIONS] FILE",
     after_help = "\
 Needs page-access samples from the processor (IBS, PEBS, SPE), or AutoNUMA, and more than one node; \
-`numapilot doctor` shows what there is. Otherwise the command runs unchanged.\n\n\
+`numapilot doctor` shows what there is. Otherwise the command runs unchanged. \
+Running processes are balanced until they end or Ctrl-C; those of a control group or unit are those at \
+the start, and their descendants.\n\n\
 Examples:\n  numapilot balance ./server --port 80\n  \
 numapilot balance -p $(pidof server) --dry-run\n  \
+numapilot balance --unit postgresql\n  \
 numapilot balance --record trace ./server; numapilot balance replay trace"
 )]
 pub struct Args {
     #[command(subcommand)]
     pub action: Option<Action>,
 
-    /// Balance running processes and their descendants, until they end or Ctrl-C.
-    #[arg(short = 'p', long, value_name = "PID", value_delimiter = ',',
-          value_parser = units::whole::<i32>(1..))]
-    pub pid: Vec<i32>,
+    #[command(flatten)]
+    pub selection: Selection,
 
     #[command(flatten)]
     pub decision: Decision,
@@ -67,8 +70,8 @@ pub struct Args {
     #[arg(
         value_name = "COMMAND",
         trailing_var_arg = true,
-        required_unless_present = "pid",
-        conflicts_with = "pid"
+        required_unless_present = "Selection",
+        conflicts_with = "Selection"
     )]
     pub command: Vec<OsString>,
 }

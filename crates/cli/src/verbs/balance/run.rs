@@ -23,6 +23,7 @@ use super::text::Output;
 use crate::sink::Sink;
 use crate::verbs::processes;
 use crate::verbs::run::{announce, finish};
+use crate::verbs::selection::Oneself;
 
 /// The verb's name, as other runs see it.
 const VERB: &str = "balance";
@@ -41,15 +42,15 @@ impl Args {
         self.decision.setup()?;
         processes::require()?;
         let machine = numapilot_topology::read("/".as_ref())?;
-        if self.pid.is_empty() {
+        if self.selection.is_empty() {
             return self.started(&machine, terminal);
         }
-        let tree = Tree::of(&self.pid)?;
+        let (pids, tree) = self.selection.attach(Oneself::Refused, Tree::of)?;
         if let Some(why) = nothing_to_balance(&machine) {
             terminal.warn(why);
             return Ok(ExitCode::SUCCESS);
         }
-        self.running(&machine, tree, terminal)
+        self.running(&machine, &pids, tree, terminal)
     }
 
     /// Starts the program and balances it.
@@ -112,12 +113,12 @@ impl Args {
     fn running(
         &self,
         machine: &Machine,
+        pids: &[i32],
         tree: Tree,
         terminal: &Terminal,
     ) -> anyhow::Result<ExitCode> {
         let manage = |&pid: &i32| self.manage(pid, tree.pids());
-        let _managed: Vec<Option<Managed>> =
-            self.pid.iter().map(manage).collect::<Result<_, _>>()?;
+        let _managed: Vec<Option<Managed>> = pids.iter().map(manage).collect::<Result<_, _>>()?;
         let (threads, cpus) = (Attach::Threads(tree.threads().collect()), machine.online_cpus());
         let (pmu, passed_over) = Source::pmu(&threads, &cpus);
         let auto_numa = AutoNuma::read();

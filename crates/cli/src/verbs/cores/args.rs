@@ -8,6 +8,7 @@ use numapilot_cli_kit::units;
 
 use super::decision::Decision;
 use super::simulate;
+use crate::verbs::selection::Selection;
 
 /// Arguments of `cores`.
 #[derive(clap::Args)]
@@ -16,24 +17,27 @@ use super::simulate;
     override_usage = "\
 numapilot cores [OPTIONS] COMMAND...
        numapilot cores [OPTIONS] -p PID[,PID]
+       numapilot cores [OPTIONS] --cgroup PATH | --unit NAME
        numapilot cores simulate [OPTIONS]",
     after_help = "\
+Running processes are controlled, each with its descendants, until they end or Ctrl-C. Of a control \
+group or unit, these are the processes at the start that no other one of them has started.\n\n\
 Examples:\n  numapilot cores ./server --port 80\n  \
 numapilot cores -p $(pidof server) --placement sparse\n  \
 numapilot cores -p 4711,4712 --weight 3,1\n  \
+numapilot cores --unit postgresql\n  \
 numapilot cores simulate --load burst --svg burst.svg"
 )]
 pub struct Args {
     #[command(subcommand)]
     pub action: Option<Action>,
 
-    /// Control running processes, each with its descendants, until they end or Ctrl-C.
-    #[arg(short = 'p', long, value_name = "PID", value_delimiter = ',',
-          value_parser = units::whole::<i32>(1..))]
-    pub pid: Vec<i32>,
+    #[command(flatten)]
+    pub selection: Selection,
 
     /// With -p: weight of each process when cores are scarce.
     #[arg(long, value_name = "N", value_delimiter = ',', requires = "pid",
+          conflicts_with_all = ["cgroup", "unit"],
           value_parser = units::whole::<u32>(1..=10_000))]
     pub weight: Vec<u32>,
 
@@ -49,7 +53,7 @@ pub struct Args {
     pub as_perf: crate::period::AsPerf,
 
     /// How long a COMMAND keeps all cores: it counts them when it creates its threads.
-    #[arg(long, value_name = "TIME", default_value = "5s", conflicts_with = "pid",
+    #[arg(long, value_name = "TIME", default_value = "5s", conflicts_with = "Selection",
           value_parser = units::span)]
     pub startup: Duration,
 
@@ -81,8 +85,8 @@ pub struct Args {
     #[arg(
         value_name = "COMMAND",
         trailing_var_arg = true,
-        required_unless_present_any = ["pid", "explain", "dot"],
-        conflicts_with = "pid"
+        required_unless_present_any = ["Selection", "explain", "dot"],
+        conflicts_with = "Selection"
     )]
     pub command: Vec<OsString>,
 }

@@ -19,6 +19,7 @@ use super::svg::{Panel, draw};
 use super::text::Output;
 use crate::verbs::processes;
 use crate::verbs::run::finish;
+use crate::verbs::selection::Oneself;
 
 /// Below this a tick measures nothing but noise.
 const SHORTEST_TICK: Duration = Duration::from_millis(10);
@@ -33,21 +34,21 @@ impl Args {
         if self.tick < SHORTEST_TICK {
             bail!("--tick {:?} is too short to measure anything; give at least 10ms", self.tick);
         }
-        if !self.weight.is_empty() && self.pid.is_empty() {
+        if !self.weight.is_empty() && self.selection.pid.is_empty() {
             bail!("--weight divides cores between several targets; name them with -p");
         }
-        if !self.weight.is_empty() && self.weight.len() != self.pid.len() {
+        if !self.weight.is_empty() && self.weight.len() != self.selection.pid.len() {
             bail!(
                 "{} for {}; give one for each",
                 plural(self.weight.len(), "weight"),
-                plural(self.pid.len(), "target")
+                plural(self.selection.pid.len(), "target")
             );
         }
         if let Some(path) = &self.svg {
             check(path, Existing::Replace)?;
         }
         let machine = numapilot_topology::read("/".as_ref())?;
-        if self.pid.is_empty() && self.command.is_empty() {
+        if self.selection.is_empty() && self.command.is_empty() {
             return self.net(&machine, terminal);
         }
         processes::require()?;
@@ -106,7 +107,8 @@ impl Args {
         let signals = Supervisor::new()?;
         let tree = |&pid: &i32| Tree::of(&[pid]).map(|tree| (pid, tree));
         // Nothing is changed before all of them are known to exist.
-        let trees: Vec<(i32, Tree)> = self.pid.iter().map(tree).collect::<Result<_, _>>()?;
+        let open = |pids: &[i32]| pids.iter().map(tree).collect::<Result<Vec<_>, _>>();
+        let (_, trees) = self.selection.attach(Oneself::Refused, open)?;
         for (at, (pid, tree)) in trees.into_iter().enumerate() {
             let weight = self.weight.get(at).copied().unwrap_or(1);
             let added = daemon.add(pid, tree, weight)?;

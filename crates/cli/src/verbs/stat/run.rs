@@ -19,6 +19,7 @@ use super::events;
 use super::output::{Form, Output, Report};
 use crate::verbs::launchers::{self, Launcher};
 use crate::verbs::run::announce;
+use crate::verbs::selection::Oneself;
 use crate::verbs::watch::{Watch, Watched};
 use crate::verbs::{attestations, processes};
 
@@ -34,7 +35,7 @@ impl Args {
         };
         let mut output = Output::open(self.output.as_deref(), self.json, form, *terminal)?;
         let signals = Supervisor::new()?;
-        if self.pid.is_empty() && !self.all_cpus {
+        if self.selection.is_empty() && !self.all_cpus {
             self.started(&machine, &mut output, &signals)
         } else {
             self.running(&machine, &mut output, &signals)
@@ -146,10 +147,11 @@ impl Args {
         signals: &Supervisor,
     ) -> anyhow::Result<ExitCode> {
         let nodes = machine.node_ids();
-        let mut session = if self.all_cpus {
-            Session::system(&machine.online_cpus(), nodes)
+        let (pids, mut session) = if self.all_cpus {
+            (Vec::new(), Session::system(&machine.online_cpus(), nodes))
         } else {
-            Session::attach(&self.pid, nodes)?
+            let attach = |pids: &[i32]| Session::attach(pids, nodes.clone());
+            self.selection.attach(Oneself::Observed, attach)?
         };
         let watched = if self.command.is_empty() {
             Watched::Nothing
@@ -157,7 +159,7 @@ impl Args {
             output.program_runs();
             Watched::Clock(self.prepare(&Plan::default(), machine)?.spawn(|_| {})?)
         };
-        let mut report = Report::of_processes(&self.pid);
+        let mut report = Report::of_processes(&pids);
         report.describe(&session);
         self.watch(output, signals).until_end(&mut session, watched)?;
         let observation = session.finish(None);

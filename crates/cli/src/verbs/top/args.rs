@@ -5,14 +5,16 @@ use std::time::Duration;
 use numapilot_cli_kit::units;
 
 use crate::period::AsPerf;
+use crate::verbs::selection::Selection;
 
 /// Arguments of `top`.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Without -p, --cgroup and --unit, the whole machine is shown. The processes of a control group or unit \
+are those at the start, and their descendants.")]
 pub struct Args {
-    /// Watch these processes and their descendants; by default the whole machine.
-    #[arg(short, long, value_name = "PID", value_delimiter = ',',
-          value_parser = units::whole::<i32>(1..))]
-    pub pid: Vec<i32>,
+    #[command(flatten)]
+    pub selection: Selection,
     /// Time between two updates.
     #[arg(short = 'd', long, value_name = "TIME", default_value = "1s",
           value_parser = units::duration)]

@@ -10,6 +10,8 @@ use numapilot_observe::{AutoNuma, Metric, Sample, Session, Tree, node_counters, 
 use numapilot_topology::{CpuId, Machine, NodeId};
 use procfs::process::{MMapPath, Process};
 
+use crate::verbs::selection::{Oneself, Selection, Selector};
+
 use super::state::{Known, Link, Node, Region, State};
 
 /// Factor by which the weight of a sample decays in an interval.
@@ -33,15 +35,16 @@ pub struct Collector<'a> {
 }
 
 impl<'a> Collector<'a> {
-    /// Begins to collect for these processes, or for the whole machine if there are none.
-    pub fn new(machine: &'a Machine, pids: &[i32]) -> anyhow::Result<Self> {
+    /// Begins to collect for the selected processes, or for the whole machine if there are none.
+    pub fn new(machine: &'a Machine, selection: &Selection) -> anyhow::Result<Self> {
         let nodes = machine.node_ids();
-        let (session, target, source) = if pids.is_empty() {
+        let (session, first, target, source) = if selection.is_empty() {
             let session = Session::system(&machine.online_cpus(), nodes);
-            (session, "the machine".to_owned(), Err("name a process: -p PID".to_owned()))
+            (session, None, "the machine".to_owned(), Err("name a process: -p PID".to_owned()))
         } else {
-            let session = Session::attach(pids, nodes)?;
-            (session, names(pids), source(machine, pids))
+            let attach = |pids: &[i32]| Session::attach(pids, nodes.clone());
+            let (pids, session) = selection.attach(Oneself::Observed, attach)?;
+            (session, pids.first().copied(), names(selection, &pids), source(machine, &pids))
         };
         let node_of = |cpu: &numapilot_topology::Cpu| Some((cpu.id, cpu.node?));
         Ok(Self {
@@ -51,7 +54,7 @@ impl<'a> Collector<'a> {
             target,
             moved: moved_pages(),
             source,
-            first: pids.first().copied().unwrap_or_default(),
+            first: first.unwrap_or_default(),
             cpu_nodes: machine.cpus.iter().filter_map(node_of).collect(),
             regions: BTreeMap::new(),
         })
@@ -175,8 +178,11 @@ fn name(path: &MMapPath) -> String {
     }
 }
 
-/// `postgres (1234)`, for the first of several.
-fn names(pids: &[i32]) -> String {
+/// The name of the only group, or `postgres (1234)` for the first of several processes.
+fn names(selection: &Selection, pids: &[i32]) -> String {
+    if let [selector @ (Selector::Cgroup(_) | Selector::Unit(_))] = &selection.selectors()[..] {
+        return selector.to_string();
+    }
     let Some(first) = pids.first() else { return String::new() };
     let name = Process::new(*first).and_then(|process| process.stat()).map(|stat| stat.comm);
     let name = format!("{} ({first})", name.unwrap_or_default());

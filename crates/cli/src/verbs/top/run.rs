@@ -26,13 +26,13 @@ impl Args {
         if self.interval < SHORTEST {
             bail!("--interval {:?} is too short; give 50ms or more", self.interval);
         }
-        if self.pid.is_empty() {
+        if self.selection.is_empty() {
             processes::prefer(terminal, "the processes shown are those of the other one");
         } else {
             processes::require()?;
         }
         let machine = numapilot_topology::read("/".as_ref())?;
-        let mut collector = Collector::new(&machine, &self.pid)?;
+        let mut collector = Collector::new(&machine, &self.selection)?;
         let signals = Supervisor::new()?;
         match self.once.then_some(1).or(self.intervals) {
             Some(intervals) => self.print(&mut collector, &signals, intervals, terminal)?,

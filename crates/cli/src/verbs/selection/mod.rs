@@ -5,8 +5,11 @@
 //! not in `cgroup.procs`: no path that a program could have made is followed, and the process that
 //! is read is the one whose group was compared.
 
+mod attach;
+
 use std::fmt;
 
+pub use attach::Oneself;
 use numapilot_cli_kit::units;
 use numapilot_observe::is_kernel_thread;
 use procfs::ProcessCGroup;
