@@ -72,7 +72,15 @@ pub fn check_distinct(one: (&str, &Path), other: (&str, &Path)) -> anyhow::Resul
 /// # Errors
 /// As [`check`], and if the disk is full. An older file then stays as it was.
 pub fn put(path: &Path, text: &str, existing: Existing) -> anyhow::Result<()> {
-    write(path, text, existing, None)
+    put_bytes(path, text.as_bytes(), existing)
+}
+
+/// Writes a file that is no text, as [`put`] does.
+///
+/// # Errors
+/// As [`put`].
+pub fn put_bytes(path: &Path, contents: &[u8], existing: Existing) -> anyhow::Result<()> {
+    write(path, contents, existing, None)
 }
 
 /// Writes a text to a file that a program of another user reads: everybody may read it and only its
@@ -81,15 +89,20 @@ pub fn put(path: &Path, text: &str, existing: Existing) -> anyhow::Result<()> {
 /// # Errors
 /// As [`put`].
 pub fn put_readable(path: &Path, text: &str) -> anyhow::Result<()> {
-    write(path, text, Existing::Replace, Some(0o644))
+    write(path, text.as_bytes(), Existing::Replace, Some(0o644))
 }
 
-fn write(path: &Path, text: &str, existing: Existing, mode: Option<u32>) -> anyhow::Result<()> {
+fn write(
+    path: &Path,
+    contents: &[u8],
+    existing: Existing,
+    mode: Option<u32>,
+) -> anyhow::Result<()> {
     check(path, existing)?;
     let failed = |error| not_written(path, &error);
     let target = target(path)?;
     if is_special(path) {
-        return std::fs::write(path, text).map_err(failed);
+        return std::fs::write(path, contents).map_err(failed);
     }
     let mut new = NewFile::create(&target).map_err(failed)?;
     let file = new.file();
@@ -103,7 +116,7 @@ fn write(path: &Path, text: &str, existing: Existing, mode: Option<u32>) -> anyh
         // Set before the content, which not everybody may read, is written.
         file.set_permissions(Permissions::from_mode(mode)).map_err(failed)?;
     }
-    let written = file.write_all(text.as_bytes());
+    let written = file.write_all(contents);
     written.and_then(|()| file.sync_all()).map_err(failed)?;
     new.persist(&target, existing).map_err(failed)
 }

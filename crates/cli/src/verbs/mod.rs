@@ -17,6 +17,7 @@ mod cores;
 mod doctor;
 mod exit_code;
 mod export_metrics;
+mod fleet;
 mod launchers;
 mod man;
 mod processes;
@@ -47,6 +48,8 @@ pub enum Verb {
     Tune(Deferred<tune::Args>),
     /// Say from one run which settings can matter, and which plan to try first.
     Advise(Deferred<advise::Args>),
+    /// Show what the searches of many machines found together.
+    Fleet(Deferred<fleet::Args>),
     /// Show the NUMA figures of a run, of processes or of the machine.
     Stat(Deferred<stat::Args>),
     /// Watch nodes, links, traffic and hot regions.
@@ -87,6 +90,7 @@ impl Verb {
             Self::Restore(Deferred(args)) => args.run(terminal),
             Self::Tune(Deferred(args)) => args.run(terminal),
             Self::Advise(Deferred(args)) => args.run(terminal),
+            Self::Fleet(Deferred(args)) => args.run(terminal),
             Self::Stat(Deferred(args)) => args.run(terminal),
             Self::Top(Deferred(args)) => args.run(terminal),
             Self::ExportMetrics(Deferred(args)) => args.run(terminal),
@@ -113,6 +117,7 @@ impl Verb {
             Self::Run(_)
             | Self::Profile(_)
             | Self::Tune(_)
+            | Self::Fleet(_)
             | Self::Topo(_)
             | Self::ExportMetrics(_)
             | Self::Completions(_)

@@ -58,6 +58,9 @@ pub struct Trial {
     /// The order.
     #[serde(flatten)]
     pub order: Order,
+    /// When it began, in milliseconds since 1970 (UTC); absent in files of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began_ms: Option<u64>,
     /// Wall time of the run, whatever the metric.
     pub seconds: f64,
     /// Peak resident memory, if the run ended by itself.
@@ -210,16 +213,23 @@ impl Trial {
     #[must_use]
     pub fn new(order: Order, seconds: f64, outcome: Outcome) -> Self {
         let remains = Remains::default();
-        Self { order, seconds, peak_rss_bytes: None, outcome, values: None, remains }
+        let (began_ms, peak_rss_bytes, values) = (None, None, None);
+        Self { order, began_ms, seconds, peak_rss_bytes, outcome, values, remains }
+    }
+
+    /// The metric's value, if it gave one.
+    #[must_use]
+    pub fn value(&self) -> Option<f64> {
+        match self.outcome {
+            Outcome::Value(value) => Some(value),
+            Outcome::Failed(_) => None,
+        }
     }
 
     /// Its cost, if it gave a value.
     #[must_use]
     pub fn cost(&self, goal: Goal) -> Option<f64> {
-        match self.outcome {
-            Outcome::Value(value) => Some(goal.cost(value)),
-            Outcome::Failed(_) => None,
-        }
+        self.value().map(|value| goal.cost(value))
     }
 
     /// Why it failed, if it did.

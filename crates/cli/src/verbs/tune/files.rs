@@ -12,6 +12,7 @@ use numapilot_cli_kit::terminal::{Terminal, plural};
 use numapilot_place::settings_journal::Holder;
 use numapilot_place::{Measured, Profile};
 use numapilot_topology::{Machine, StableHash};
+use numapilot_trials::Row;
 use numapilot_tune::report::{PlanFigures, Report};
 
 use super::args::FileArgs;
@@ -22,6 +23,7 @@ use super::{svg, text};
 pub struct Outputs {
     profile: PathBuf,
     svg: Option<PathBuf>,
+    parquet: Option<PathBuf>,
     existing: Existing,
 }
 
@@ -34,9 +36,17 @@ impl FileArgs {
             file::check(path, existing).context("the picture (--svg FILE)")?;
             file::check_distinct(("--output", &self.output), ("--svg", path))?;
         }
+        if let Some(path) = &self.parquet {
+            file::check(path, existing).context("the runs (--parquet FILE)")?;
+            file::check_distinct(("--output", &self.output), ("--parquet", path))?;
+            if let Some(picture) = &self.svg {
+                file::check_distinct(("--svg", picture), ("--parquet", path))?;
+            }
+        }
         Ok(Outputs {
             profile: self.output.clone(),
             svg: self.svg.clone(),
+            parquet: self.parquet.clone(),
             existing: self.existing(),
         })
     }
@@ -78,14 +88,19 @@ impl FileArgs {
 }
 
 impl Outputs {
-    /// Writes the winner, if there is one, and the picture, if it was asked for.
+    /// Writes the winner, if there is one, and the picture and the runs, if they were asked for.
     pub fn write(
         &self,
         terminal: &Terminal,
         report: &Report,
+        rows: &[Row],
         origin: &Origin<'_>,
     ) -> anyhow::Result<Written> {
         let mut written = Written::default();
+        if let Some(path) = &self.parquet {
+            file::put_bytes(path, &numapilot_trials::parquet(rows)?, self.existing)?;
+            written.runs = Some(path.clone());
+        }
         if let Some(best) = &report.best {
             let measured = Some(origin.measured(report, best));
             let profile = Profile { plan: best.profile.clone(), measured };
@@ -177,7 +192,7 @@ fn rounded(ratio: f64) -> f64 {
 }
 
 /// The release of the running kernel.
-fn kernel() -> String {
+pub fn kernel() -> String {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     release.trim().to_owned()
 }

@@ -7,23 +7,33 @@ mod emulated;
 mod files;
 mod input;
 mod limit;
+mod measure;
+mod measure_args;
+mod pair;
 mod progress;
+mod rows;
 mod run;
 mod server;
 mod server_command;
 mod setup;
 mod svg;
 mod text;
+mod trial;
+mod trial_args;
 mod written;
 
 use std::process::ExitCode;
 
 use numapilot_cli_kit::terminal::Terminal;
 
+use args::Action;
 pub use args::Args;
 
 impl Args {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
-        run::run(&self, terminal)
+        match &self.action {
+            Some(Action::Trial(args)) => args.run(terminal),
+            None => run::run(&self, terminal),
+        }
     }
 }

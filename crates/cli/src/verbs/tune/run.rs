@@ -109,8 +109,11 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let lab = args.measure.lab.as_deref();
     let command = args.command();
     let origin = Origin { command, machine: &setup.machine, load, held: &held, lab };
+    let rows = origin
+        .source(&report.metric, report.goal)
+        .rows(&evidence, |trial| setup.space.plan(trial.order.candidate).to_string());
     // What hours of measuring have shown is printed even if it cannot be written.
-    let (mut written, unwritten) = match outputs.write(terminal, &report, &origin) {
+    let (mut written, unwritten) = match outputs.write(terminal, &report, &rows, &origin) {
         Ok(written) => (written, None),
         Err(error) => (Written::default(), Some(error)),
     };

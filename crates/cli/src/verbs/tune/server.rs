@@ -5,7 +5,7 @@ use numapilot_topology::{CpuSet, Machine, parse_cpus};
 use numapilot_tune::run::{Apart, Service};
 use serde_json::{Value, json};
 
-use super::args::ServerArgs;
+use super::measure_args::ServerArgs;
 
 impl ServerArgs {
     /// What makes the program a server; `None` for a program.

@@ -9,18 +9,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use numapilot_cli_kit::terminal::Terminal;
 use numapilot_place::settings_journal::{Change, Held, Holder, Setting, SettingsJournal};
 use numapilot_place::via::Via;
 use numapilot_place::{Options, Plan, find_program, prepare};
 use numapilot_topology::Machine;
 use numapilot_tune::decide::Settings;
-use numapilot_tune::evidence::Goal;
 use numapilot_tune::journal::{Fingerprint, PROGRAM};
-use numapilot_tune::run::{
-    Decimal, Emulated, Judge, Limits, Matches, Metric, Program, Runner, Service,
-};
+use numapilot_tune::run::{Emulated, Judge, Metric, Program, Runner, Service};
 use numapilot_tune::space::{Facts, Space};
 use serde_json::{Value, json};
 
@@ -28,6 +25,7 @@ use super::added_plans::added_plans;
 use super::args::Args;
 use super::emulated;
 use super::input::Input;
+use super::measure::limits;
 
 /// The default metric, which needs no expression.
 pub const WALL_TIME: &str = "wall time";
@@ -37,6 +35,14 @@ pub const SIMULATED_TIME: &str = "simulated time";
 /// Whether a metric of a report is a time in seconds that numapilot measures.
 pub fn is_time(metric: &str) -> bool {
     [WALL_TIME, SIMULATED_TIME].contains(&metric)
+}
+
+/// The name of a metric on this host.
+pub fn metric_name(metric: &Metric) -> String {
+    match metric {
+        Metric::WallTime => WALL_TIME.to_owned(),
+        Metric::Matched { regex, .. } => regex.to_string(),
+    }
 }
 
 /// Runs of the default against itself, without an option.
@@ -64,25 +70,9 @@ impl Setup {
     pub fn new(terminal: &Terminal, args: &Args) -> anyhow::Result<Self> {
         let machine = numapilot_topology::read(Path::new("/"))?;
         let input = Input::of(args.measure.stdin.as_deref())?;
-        let program = Program {
-            command: args.command().to_vec(),
-            stdin: input.path.clone(),
-            prepare: args.measure.prepare.clone(),
-            via: via(args)?,
-            cleanup: args.measure.cleanup.clone(),
-            service: args.server.service(&machine)?,
-            timeout: args.measure.timeout,
-        };
-        let decimal = args.measure.decimal.map(Decimal::from);
-        let metric = match args.measure.metric.clone() {
-            None => Metric::WallTime,
-            Some(regex) => Metric::matched(regex, decimal).context("--metric")?,
-        };
-        // Progress lines of a load are many figures, of which none is the result.
-        let matches = if program.service.is_some() { Matches::Steady } else { Matches::Last };
-        let judge =
-            Judge::new(metric.clone(), args.measure.check.clone(), limits(&args.measure.limit))
-                .counting(matches);
+        let service = args.server.service(&machine)?;
+        let program = args.measure.program(args.command(), &input, via(args)?, service);
+        let (metric, judge) = args.measure.judge(program.service.is_some())?;
         let emulated = emulated::machine(args)?;
         let (space, machine_wide) = match &emulated {
             Some((_, emulated)) => {
@@ -96,7 +86,7 @@ impl Setup {
         let emulated = emulated.map(|(emulated, _)| emulated);
         let shape = space.shape();
         let mut settings = Settings {
-            goal: if args.measure.maximize { Goal::Maximize } else { Goal::Minimize },
+            goal: args.measure.goal(),
             resolution: args.effort.resolution,
             confidence: args.effort.confidence,
             precision: args.effort.precision,
@@ -165,8 +155,7 @@ impl Setup {
     pub fn metric_name(&self) -> String {
         match &self.metric {
             Metric::WallTime if self.emulated.is_some() => SIMULATED_TIME.to_owned(),
-            Metric::WallTime => WALL_TIME.to_owned(),
-            Metric::Matched { regex, .. } => regex.to_string(),
+            metric => metric_name(metric),
         }
     }
 
@@ -256,13 +245,6 @@ fn known_file(file: PathBuf) -> Option<Value> {
     let metadata = file.metadata().ok()?;
     let modified = format!("{}.{:09}", metadata.mtime(), metadata.mtime_nsec());
     Some(json!({"path": file, "bytes": metadata.size(), "modified": modified}))
-}
-
-fn limits(given: &[Limits]) -> Limits {
-    Limits {
-        rss_bytes: given.iter().filter_map(|l| l.rss_bytes).min(),
-        seconds: given.iter().filter_map(|l| l.seconds).reduce(f64::min),
-    }
 }
 
 fn space(

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 pub struct Written {
     pub profile: Option<PathBuf>,
     pub picture: Option<PathBuf>,
+    /// The file of all runs.
+    pub runs: Option<PathBuf>,
     /// A profile that existed before and does not come from this search.
     pub untouched: Option<PathBuf>,
     /// The server that was measured, as the user wrote it.
@@ -17,7 +19,8 @@ impl Written {
     /// Lines that name the files, or explain why there is no profile.
     pub fn lines(&self) -> Vec<String> {
         let picture = self.picture.iter().map(|path| format!("Picture: {}", path.display()));
-        let mut lines: Vec<String> = picture.collect();
+        let runs = self.runs.iter().map(|path| format!("Runs: {}", path.display()));
+        let mut lines: Vec<String> = picture.chain(runs).collect();
         match (&self.profile, &self.untouched) {
             (Some(path), _) => {
                 let path = path.display();

@@ -32,7 +32,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use numapilot_place::effect::{Observer, Seen};
 use numapilot_place::settings_journal::Change;
@@ -270,11 +270,14 @@ impl<'a> Runner<'a> {
     /// [`RunError`] if the user interrupts, or if the machine cannot run anything. A program that
     /// fails is not an error.
     pub fn run(&mut self, order: Order, plan: &Plan) -> Result<Trial, RunError> {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).ok();
+        let began_ms = since_1970.and_then(|time| u64::try_from(time.as_millis()).ok());
         let prepared = match self.program.prepare.clone() {
             Some(command) => self.run_beside("--prepare", &command, self.interrupted),
             None => Ok(()),
         };
         let trial = prepared.and_then(|()| self.run_prepared(order, plan));
+        let trial = trial.map(|trial| Trial { began_ms, ..trial });
         let Some(command) = self.program.cleanup.clone() else { return trial };
         // After an interruption, it is run all the same: it puts back what --prepare has done.
         let cleaned = self.run_beside("--cleanup", &command, &AtomicBool::new(false));

@@ -1,0 +1,9 @@
+//! `numapilot fleet`: what the runs of many machines show together.
+
+mod args;
+mod damage;
+#[allow(clippy::module_inception, reason = "each verb has its work in run.rs")]
+mod run;
+mod text;
+
+pub use args::Args;
