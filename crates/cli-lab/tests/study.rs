@@ -295,3 +295,27 @@ fn kept_runs_of_the_lab_are_judged_again_and_a_miss_is_a_failure() {
     let svg = study(95.0, &["--svg", "x.svg"]);
     svg.code(125).stderr(contains("no curve to draw"));
 }
+
+#[test]
+fn numbers_are_written_as_parquet() {
+    let place = Place::new("");
+    place.study(&["run", "tiny.toml", "--parquet", "p.parquet"]).assert().success();
+    let rows = numapilot_trials::read(&place.path("p.parquet")).unwrap();
+    assert_eq!(rows.len(), 6);
+    for row in &rows {
+        let expected = match row.plan.as_str() {
+            "kind=fast" => 1.0,
+            "kind=slow" => 2.0,
+            other => panic!("{other}"),
+        };
+        assert_eq!((row.value, row.outcome.as_str()), (Some(expected), "ok"));
+        assert_eq!((row.source.metric.as_str(), row.phase.as_str()), ("T1 seconds", "study"));
+        assert!(row.source.topology.is_some() && row.round < 3);
+    }
+    // What is refused is refused before anything runs.
+    place
+        .study(&["run", "tiny.toml", "--parquet", "numapilot-study.jsonl"])
+        .assert()
+        .code(125)
+        .stderr(contains("name the same file"));
+}

@@ -11,4 +11,4 @@ pub mod fleet;
 mod row;
 
 pub use file::{FileError, parquet, read};
-pub use row::{Row, Source};
+pub use row::{OK, Row, STUDY, Source};

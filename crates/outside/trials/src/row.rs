@@ -1,7 +1,10 @@
 //! One run as one flat row.
 
-use numapilot_topology::StableHash;
+use numapilot_topology::{Machine, StableHash};
 use numapilot_tune::evidence::{Goal, Trial};
+
+/// The phase of a trial of a study, which has no default plan.
+pub const STUDY: &str = "study";
 
 /// The outcome of a run that counts.
 pub const OK: &str = "ok";
@@ -55,6 +58,27 @@ pub struct Row {
 }
 
 impl Source {
+    /// This host, which was read from `/`, with this release of its kernel. Command, metric and goal
+    /// are left to the caller.
+    #[must_use]
+    pub fn here(machine: &Machine, kernel: String) -> Self {
+        Self {
+            host: machine.name.clone(),
+            topology: Some(machine.topology_hash().to_string()),
+            processor: machine.processor.clone(),
+            kernel: Some(kernel),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// The same on an emulated machine, whose simulated figures do not depend on this host.
+    #[must_use]
+    pub fn emulated(self, machine: &str) -> Self {
+        let emulated = Some(machine.to_owned());
+        Self { emulated, topology: None, processor: None, kernel: None, ..self }
+    }
+
     /// The rows of a search. `plan` names each candidate of it.
     #[must_use]
     pub fn rows(&self, trials: &[Trial], plan: impl Fn(&Trial) -> String) -> Vec<Row> {

@@ -6,6 +6,7 @@ mod lab;
 mod list;
 mod progress;
 mod report;
+mod rows;
 mod run;
 mod text;
 

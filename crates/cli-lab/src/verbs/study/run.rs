@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use numapilot_cli_kit::file::{self, Existing};
 use numapilot_cli_kit::interruption;
 use numapilot_cli_kit::settle::{Measured, held_settings};
 use numapilot_cli_kit::terminal::Terminal;
@@ -13,11 +14,13 @@ use numapilot_study::experiment::{
     Watcher, measure_host, named, names,
 };
 use numapilot_topology::bounded;
+use numapilot_trials::Source;
 use serde::Serialize;
 
 use super::args::{Scale, Which};
 use super::entry::Entry;
 use super::progress::Progress;
+use super::rows::rows;
 use super::{LONGEST, text};
 use crate::jobs::Jobs;
 use crate::programs;
@@ -58,6 +61,10 @@ pub struct Args {
     /// File for the results, as lines of JSON.
     #[arg(short, long, value_name = "FILE", default_value = super::RESULTS)]
     output: PathBuf,
+    /// Also write the numbers of all trials to this Parquet file, which is replaced: a row for each
+    /// trial and metric (see fleet).
+    #[arg(long, value_name = "FILE")]
+    parquet: Option<PathBuf>,
     /// Seed of the random order.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
@@ -85,6 +92,10 @@ impl Args {
         let machine = numapilot_topology::read(Path::new("/"))?;
         let programs = programs()?;
         let interrupted = interruption::flag()?;
+        if let Some(path) = &self.parquet {
+            file::check(path, Existing::Replace).context("--parquet FILE")?;
+            file::check_distinct(("--output", &self.output), ("--parquet", path))?;
+        }
         let (journal, past) = Journal::open(&self.output, self.resume)?;
         let held = held_settings(terminal);
         let host = Host {
@@ -113,6 +124,11 @@ impl Args {
         let finished = batch.run(&past.trials, &mut sink);
         sink.progress.finish();
         let is_interrupted = finished? == Finished::Interrupted;
+        if let Some(path) = &self.parquet {
+            let source = Source::here(&machine, host.kernel.clone());
+            let rows = rows(&experiments, scale, &sink.trials, &source);
+            file::put_bytes(path, &numapilot_trials::parquet(&rows)?, Existing::Replace)?;
+        }
         let judged = |experiment| Experiment::judge(experiment, scale, &sink.trials);
         let entries =
             experiments.iter().map(|experiment| Entry::new(experiment, judged(experiment)));

@@ -13,14 +13,7 @@ impl Origin<'_> {
     pub fn source(&self, metric: &str, goal: Goal) -> Source {
         let here = here(self.machine, self.command, metric, goal);
         match self.lab {
-            // Simulated figures do not depend on this host.
-            Some(machine) => Source {
-                emulated: Some(machine.to_owned()),
-                topology: None,
-                processor: None,
-                kernel: None,
-                ..here
-            },
+            Some(machine) => here.emulated(machine),
             None => here,
         }
     }
@@ -28,16 +21,10 @@ impl Origin<'_> {
 
 /// This host.
 pub fn here(machine: &Machine, command: &[OsString], metric: &str, goal: Goal) -> Source {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     Source {
-        host: host.trim().to_owned(),
-        topology: Some(machine.topology_hash().to_string()),
-        emulated: None,
-        processor: machine.processor.clone(),
-        kernel: Some(kernel()),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
         command: StableHash::of(command.iter().map(|word| word.as_encoded_bytes())).to_string(),
         metric: metric.to_owned(),
         goal,
+        ..Source::here(machine, kernel())
     }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::estimate::Estimate;
 use super::{DEFAULT, Job, WARM_UP};
-use crate::row::Row;
+use crate::row::{Row, STUDY};
 
 /// What all runs show.
 #[derive(Clone, Debug, Serialize)]
@@ -61,7 +61,8 @@ type Group<'a> = (&'a Option<String>, &'a Option<String>, &'a Option<String>, Jo
 #[must_use]
 pub fn report(rows: &[Row], confidence: f64) -> Report {
     let mut groups: BTreeMap<Group<'_>, Vec<&Row>> = BTreeMap::new();
-    for row in rows.iter().filter(|row| row.phase != WARM_UP) {
+    let is_of_search = |row: &&Row| row.phase != WARM_UP && row.phase != STUDY;
+    for row in rows.iter().filter(is_of_search) {
         let source = &row.source;
         let group = (&source.processor, &source.topology, &source.emulated, Job::of(row));
         groups.entry(group).or_default().push(row);
