@@ -39,8 +39,8 @@ pub struct Args {
     pub prefix: bool,
 
     /// Start the program by another launcher: {} in the template becomes `numapilot run` with this
-    /// plan and the command, as in 'srun -N2 {}'. Or a name: slurm[:OPTIONS], docker:IMAGE, podman,
-    /// nerdctl, spark, dask.
+    /// plan and the command, as in 'srun -N2 {}'. Or a name: slurm or slurm:OPTIONS, docker:IMAGE,
+    /// podman:IMAGE, nerdctl:IMAGE, spark, dask.
     #[arg(long, value_name = "TEMPLATE", conflicts_with = "per_node")]
     pub via: Option<Template>,
 
