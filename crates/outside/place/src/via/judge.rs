@@ -17,7 +17,8 @@ pub enum Missing {
     /// No far end has attested anything.
     #[error(
         "no attestation: {} did not begin on the other side, or the directory of --attest is not \
-         shared with it; X", program.display()
+         shared with it; install numapilot there under this path, for that machine's architecture, \
+         or give --attest DIR", program.display()
     )]
     Nothing {
         /// The file of numapilot.
