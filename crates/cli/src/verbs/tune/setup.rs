@@ -15,7 +15,7 @@ use numapilot_place::settings_journal::{Change, Held, Holder, Setting, SettingsJ
 use numapilot_place::via::Via;
 use numapilot_place::{Options, Plan, find_program, prepare};
 use numapilot_topology::Machine;
-use numapilot_tune::decide::Settings;
+use numapilot_tune::decide::{Prior, Settings, is_economical};
 use numapilot_tune::journal::{Fingerprint, PROGRAM};
 use numapilot_tune::run::{Emulated, Judge, Metric, Program, Runner, Service};
 use numapilot_tune::space::{Facts, Space};
@@ -49,6 +49,9 @@ pub fn metric_name(metric: &Metric) -> String {
 const NOISE_RUNS: usize = 5;
 /// The same on an emulated machine.
 const EMULATED_NOISE_RUNS: usize = 3;
+
+/// The same in a search with few runs, which compares plans by all of its runs.
+const ECONOMICAL_NOISE_RUNS: usize = 1;
 
 /// Everything decided before the first run.
 pub struct Setup {
@@ -90,16 +93,23 @@ impl Setup {
             resolution: args.effort.resolution,
             confidence: args.effort.confidence,
             precision: args.effort.precision,
-            // A guest is as cold in its first run as in any other.
-            warm_up: args.effort.warmup.unwrap_or(usize::from(emulated.is_none())),
-            noise_runs: args.effort.noise_runs.map_or(
-                if emulated.is_some() { EMULATED_NOISE_RUNS } else { NOISE_RUNS },
-                usize::from,
-            ),
+            warm_up: 0,
+            noise_runs: 0,
             failure_tolerance: args.measure.failure_tolerance,
-            max_runs: 0,
+            max_runs: args.effort.max_runs.unwrap_or(usize::MAX),
             max_seconds: args.effort.max_time.map(|t| t.as_secs_f64()),
             seed: args.effort.seed,
+            prior: Prior::default(),
+        };
+        let is_economical = is_economical(&shape, &settings);
+        // A guest is as cold in its first run as in any other, and of few runs none is spared.
+        settings.warm_up =
+            args.effort.warmup.unwrap_or(usize::from(emulated.is_none() && !is_economical));
+        settings.noise_runs = match (args.effort.noise_runs, &emulated) {
+            (Some(runs), _) => usize::from(runs),
+            (None, _) if is_economical => ECONOMICAL_NOISE_RUNS,
+            (None, Some(_)) => EMULATED_NOISE_RUNS,
+            (None, None) => NOISE_RUNS,
         };
         let least = settings.least_runs(&shape);
         settings.max_runs = match args.effort.max_runs {

@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
 use super::race::LEAST_ROUNDS;
-use super::{Settings, Stop};
+use super::{Settings, Stop, economy};
 use crate::evidence::{Phase, Trial};
 use crate::shape::{Candidate, DEFAULT, Shape};
 
@@ -32,7 +32,7 @@ const SHORT_RACE: usize = 5;
 const SHOWN: f64 = 5.5;
 
 /// Whether the space has too many plans to race all of them.
-fn is_large(shape: &Shape) -> bool {
+pub fn is_large(shape: &Shape) -> bool {
     shape.candidates().count() > SMALL
 }
 
@@ -56,7 +56,7 @@ pub fn short_list(
     let before = evidence.iter().take_while(is_before).count();
     let total = settings.budget(&evidence[..before]);
     let measured = settings.warm_up + settings.noise_runs;
-    if before >= measured && total < settings.least_runs(shape) {
+    if before >= measured && total < settings.least_raced(shape) {
         let left = total.saturating_sub(before);
         // At least one plan can be settled.
         let count = (left / SHORT_RACE).saturating_sub(1).max(1);
@@ -159,9 +159,17 @@ impl Settings {
         (learnt(shape) * RUNS_PER_LEVEL_EMULATED).clamp(40, 250)
     }
 
-    /// The least `max_runs` that lets a search come to an end.
+    /// The least `max_runs` that lets a search come to an end, or with which it can name a plan.
     #[must_use]
     pub fn least_runs(&self, shape: &Shape) -> usize {
+        if is_large(shape) && self.max_seconds.is_none() {
+            return self.warm_up + self.noise_runs + economy::LEAST;
+        }
+        self.least_raced(shape)
+    }
+
+    /// The least runs of a search that races plans.
+    fn least_raced(&self, shape: &Shape) -> usize {
         if shape.candidates().count() < 2 {
             // There is nothing to compare the default with.
             return self.warm_up + self.noise_runs;

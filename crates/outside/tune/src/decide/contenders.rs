@@ -141,7 +141,8 @@ fn gain(mean: f64, sigma: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::model::{Effort, Seen, draws};
+    use super::super::model::{Effort, Given, Seen, draws};
+    use super::super::prior::Prior;
     use super::*;
 
     const EFFORT: Effort = Effort { chains: 2, draws: 200, steps: 2 };
@@ -156,7 +157,8 @@ mod tests {
                 seen.extend((run < runs).then_some(Seen { plan, cost: Some(cost + wobble) }));
             }
         }
-        Contenders::new(&shape, &draws(&shape, &seen, 0.02, EFFORT, 1)).unwrap()
+        let given = Given { noise: 0.02, prior: &Prior::default(), is_few: false };
+        Contenders::new(&shape, &draws(&shape, &seen, given, EFFORT, 1)).unwrap()
     }
 
     #[test]

@@ -7,15 +7,19 @@
 //!                      '------ large spaces only -----'
 //! ```
 //!
+//! Searches with few runs have phases of their own (`economy`).
+//!
 //! The evidence is the only state: a search that was killed continues when this is called again.
 //! The clock enters as the seconds that the runs in the evidence took.
 
 mod budget;
 mod contenders;
 pub mod design;
+mod economy;
 pub mod failures;
 mod findings;
 pub mod model;
+pub mod prior;
 mod propose;
 pub mod race;
 mod rounds;
@@ -26,7 +30,9 @@ use crate::evidence::{Goal, Order, Phase, Trial};
 use crate::shape::{Candidate, DEFAULT, Shape};
 use budget::{BLOCK, Shares};
 pub use budget::{Outlook, is_short, outlook, too_few_runs};
+pub use economy::is_economical;
 pub use findings::{Basis, Claim, Figure, Finding, Findings, MainEffect};
+pub use prior::{Expectation, Prior};
 pub use propose::surfaces;
 pub use rounds::Verdict;
 
@@ -55,6 +61,9 @@ pub struct Settings {
     pub max_seconds: Option<f64>,
     /// Seed of all random choices.
     pub seed: u64,
+    /// What is expected of levels before any run.
+    #[serde(default)]
+    pub prior: Prior,
 }
 
 impl Settings {
@@ -72,6 +81,7 @@ impl Settings {
             max_runs,
             max_seconds: None,
             seed: 1,
+            prior: Prior::default(),
         }
     }
 }
@@ -132,6 +142,9 @@ pub fn decide(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Decisio
     let shares = Shares::new(shape, settings, evidence);
     if shares.left(evidence) == 0 {
         return Decision::Stop(shares.exhausted);
+    }
+    if made(Phase::Race) == 0 && economy::is_economical(shape, settings) {
+        return economy::next_decision(shape, settings, evidence, &shares);
     }
     if made(Phase::Race) == 0 && budget::is_screened(shape, settings, evidence) {
         let next = screening_block(shape, settings, evidence, &shares)

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::budget::Shares;
 use super::contenders::Contenders;
-use super::model::{self, Effort, Seen, Surface};
-use super::{Settings, failures};
+use super::model::{self, Effort, Given, Seen, Surface};
+use super::{Settings, economy, failures};
 use crate::evidence::{Phase, Trial};
 use crate::shape::{Candidate, DEFAULT, Shape};
 use crate::statistics::{median, robust_sigma};
@@ -14,6 +14,9 @@ use crate::statistics::{median, robust_sigma};
 const RACES: f64 = 0.1;
 /// Expected loss by naming the leader at which the refinement ends, relative to the resolution.
 const LEAST_LOSS: f64 = 0.1;
+
+/// Runs of the default that show how much two runs differ.
+const LEAST_NOISE_RUNS: usize = 3;
 
 /// A block of plans to run next, some possibly more than once; empty when it is time to race.
 pub fn promising(
@@ -66,6 +69,28 @@ pub fn racers(
     racers.into_iter().collect()
 }
 
+/// The one run that tells most about which plan is best, and what naming the leader is expected to
+/// lose before it. `None` if no plan is likely to work.
+pub fn most_telling(
+    shape: &Shape,
+    settings: &Settings,
+    evidence: &[Trial],
+) -> Option<(Candidate, f64)> {
+    let draws = surfaces(shape, settings, evidence, Effort::FEW);
+    let mut contenders = Contenders::new(shape, &draws)?;
+    let noise = median(&draws.iter().map(Surface::noise).collect::<Vec<f64>>());
+    Some((contenders.choose(noise), contenders.loss()))
+}
+
+/// The plan that is expected to be best of those that worked, if one is expected to beat the
+/// default by more than the resolution.
+pub fn finalist(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Option<Candidate> {
+    let draws = surfaces(shape, settings, evidence, Effort::INTERVALS);
+    let plans: Vec<Candidate> = failures::working(settings, evidence).into_iter().collect();
+    let best = best(&draws, &plans)?;
+    (typical_loss(&draws, best, DEFAULT) < -settings.resolution.ln_1p()).then_some(best)
+}
+
 /// The plan that these surfaces expect to be best.
 pub fn best(draws: &[Surface], plans: &[Candidate]) -> Option<Candidate> {
     plans.iter().copied().min_by(|&a, &b| mean(draws, a).total_cmp(&mean(draws, b)))
@@ -106,5 +131,8 @@ pub fn surfaces(
         .filter_map(|t| t.cost(settings.goal))
         .collect();
     let seed = settings.seed ^ evidence.len() as u64;
-    model::draws(shape, &seen, robust_sigma(&noise), effort, seed)
+    let noise = if noise.len() < LEAST_NOISE_RUNS { f64::NAN } else { robust_sigma(&noise) };
+    let is_few = economy::is_economical(shape, settings);
+    let given = Given { noise, prior: &settings.prior, is_few };
+    model::draws(shape, &seen, given, effort, seed)
 }

@@ -9,6 +9,11 @@
 //! error, which all plans except one divide among them (Bonferroni). The same interval against the
 //! default decides whether a plan is called better.
 //!
+//! A final without a race before it (`economy`) has few rounds. Half of its error is for one look
+//! after a number of rounds that is fixed in advance, which needs no allowance for the other looks;
+//! the other half is for all later ones, after `--resume`. Its spread also comes from all plans that
+//! ran more than once.
+//!
 //! Sources: O. Maron, A. W. Moore, "The Racing Algorithm", Artificial Intelligence Review
 //! 11 (1997); M. Birattari et al., "A Racing Algorithm for Configuring Metaheuristics",
 //! GECCO 2002: blocking by round. The interval: [`crate::statistics`].
@@ -22,6 +27,9 @@ use crate::statistics::{common_variance, error_at, half_width, location};
 
 /// Least rounds before a plan is dropped or anything is called decided.
 pub const LEAST_ROUNDS: usize = 3;
+
+/// Rounds after which a final without a race is looked at with half of its error.
+pub const FIXED_ROUNDS: usize = 3;
 
 /// Most degrees of freedom of the spread of all plans, when pooled with a plan's own.
 const PRIOR_DF: f64 = 12.0;
@@ -65,6 +73,8 @@ pub struct Race {
     ran: BTreeMap<u32, BTreeSet<Candidate>>,
     /// Error allowed to all intervals of one comparison.
     alpha: f64,
+    /// Whether half of it is for the look after [`FIXED_ROUNDS`].
+    has_fixed_look: bool,
     /// Variance of a difference, and how sure it is.
     prior: (f64, f64),
 }
@@ -90,7 +100,10 @@ impl Race {
         let comparisons = racers.len().saturating_sub(1).max(1);
         let alpha = (1.0 - settings.confidence) / comparisons as f64;
         let racers = racers.into_iter().collect();
-        let mut race = Self { racers, costs, out, ran, alpha, prior: (0.0, 0.0) };
+        let is_of_race = |t: &Trial| t.order.phase == Phase::Race;
+        let has_fixed_look = phase == Phase::Final && !evidence.iter().any(is_of_race);
+        let prior = (0.0, 0.0);
+        let mut race = Self { racers, costs, out, ran, alpha, has_fixed_look, prior };
         race.prior = race.spread(evidence, goal);
         race
     }
@@ -163,12 +176,21 @@ impl Race {
         }
         let (variance, df) = self.prior;
         let estimate = location(&differences, variance.sqrt());
-        let half = half_width(&estimate, variance, df, error_at(estimate.n, self.alpha));
+        let half = half_width(&estimate, variance, df, self.error(estimate.n));
         Difference {
             centre: estimate.centre,
             low: estimate.centre - half,
             high: estimate.centre + half,
             rounds: differences.len(),
+        }
+    }
+
+    /// The error of an interval after this many rounds.
+    fn error(&self, rounds: usize) -> f64 {
+        match self.has_fixed_look {
+            true if rounds == FIXED_ROUNDS => self.alpha / 2.0,
+            true => error_at(rounds, self.alpha / 2.0),
+            false => error_at(rounds, self.alpha),
         }
     }
 
@@ -179,19 +201,23 @@ impl Race {
         a.iter().filter_map(|(round, cost)| Some(cost - b.get(round)?)).collect()
     }
 
-    /// Variance of a difference pooled over the default's own noise and all racers, and
+    /// Variance of a difference pooled over the runs of plans by themselves and all racers, and
     /// its degrees of freedom beyond those of any one pair.
     fn spread(&self, evidence: &[Trial], goal: Goal) -> (f64, f64) {
-        let noise: Vec<f64> = evidence
-            .iter()
-            .filter(|t| t.order.phase == Phase::Noise)
-            .filter_map(|t| t.cost(goal))
-            .collect();
+        let counts = |phase: Phase| match phase {
+            Phase::Noise => true,
+            Phase::Screen | Phase::Refine => self.has_fixed_look,
+            Phase::WarmUp | Phase::Race | Phase::Final => false,
+        };
+        let mut alone: BTreeMap<Candidate, Vec<f64>> = BTreeMap::new();
+        for trial in evidence.iter().filter(|t| counts(t.order.phase)) {
+            let costs = alone.entry(trial.order.candidate).or_default();
+            // A difference has the noise of two runs.
+            costs.extend(trial.cost(goal).map(|cost| cost * 2.0_f64.sqrt()));
+        }
         let of_racers = self.racers.iter().filter(|&&plan| plan != DEFAULT);
         let differences = of_racers.map(|&plan| self.differences(plan, DEFAULT));
-        // A difference has the noise of two runs.
-        let noise = noise.iter().map(|cost| cost * 2.0_f64.sqrt()).collect();
-        let samples: Vec<Vec<f64>> = differences.chain([noise]).collect();
+        let samples: Vec<Vec<f64>> = differences.chain(alone.into_values()).collect();
         let own = samples.iter().map(|sample| sample.len().saturating_sub(1)).max().unwrap_or(0);
         let (variance, df) = common_variance(&samples);
         (variance, (df - own as f64).min(PRIOR_DF))

@@ -229,7 +229,7 @@ fn next_of_race(
 }
 
 /// The final's next round or its end.
-fn next_of_final(
+pub fn next_of_final(
     shape: &Shape,
     settings: &Settings,
     evidence: &[Trial],
@@ -267,7 +267,7 @@ fn next_of_final(
 
 /// A round of these plans in random order, or the end if the runs do not suffice: a partial round
 /// allows no comparison.
-fn round(
+pub fn round(
     settings: &Settings,
     phase: Phase,
     number: u32,

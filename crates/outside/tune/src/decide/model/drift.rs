@@ -9,6 +9,8 @@ use super::{normal, variance};
 
 /// Initial standard deviation of a step, as a share of the noise.
 const STEP: f64 = 1.0 / 16.0;
+/// The same in searches with few runs, which take longer.
+const LONG_STEP: f64 = 0.15;
 /// Variance of the start of the walk: large against every difference of logarithms.
 const ANYWHERE: f64 = 1.0;
 
@@ -24,9 +26,10 @@ pub struct Drift {
 }
 
 impl Drift {
-    /// Begins without drift from `centre`, for this many runs.
-    pub fn new(centre: f64, runs: usize, noise: f64) -> Self {
-        let guess = (STEP * noise).powi(2);
+    /// Begins without drift from `centre`, for this many runs, which may be long.
+    pub fn new(centre: f64, runs: usize, noise: f64, are_long: bool) -> Self {
+        let step = if are_long { LONG_STEP } else { STEP };
+        let guess = (step * noise).powi(2);
         let levels = vec![centre; runs];
         Self { levels, centre, step: guess, guess, filtered: Vec::with_capacity(runs) }
     }

@@ -34,6 +34,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand_distr::{Distribution, StandardNormal};
 
+use super::prior::Prior;
 use crate::shape::{Candidate, Shape};
 use causes::Causes;
 use drift::Drift;
@@ -59,6 +60,8 @@ pub struct Effort {
 impl Effort {
     /// Enough draws to choose plans.
     pub const CHOICE: Self = Self { chains: 2, draws: 100, steps: 2 };
+    /// Enough draws to choose plans when there are few runs, each of which costs much.
+    pub const FEW: Self = Self { chains: 4, draws: 200, steps: 2 };
     /// Enough draws for the ends of intervals.
     pub const INTERVALS: Self = Self { chains: 16, draws: 800, steps: 4 };
 }
@@ -71,6 +74,17 @@ pub struct Seen {
     pub plan: Candidate,
     /// Its cost.
     pub cost: Option<f64>,
+}
+
+/// What is given besides the runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Given<'a> {
+    /// Initial standard deviation of a cost; NaN if it was not measured.
+    pub noise: f64,
+    /// What is expected of levels.
+    pub prior: &'a Prior,
+    /// Whether the search has few runs, so that the model must have few terms.
+    pub is_few: bool,
 }
 
 /// A surface that agrees with the runs.
@@ -130,10 +144,16 @@ impl Surface {
     }
 }
 
-/// Draws surfaces that agree with these runs, which are in the order they were made. `noise` is the
-/// initial standard deviation of a cost. Empty without a run that worked.
+/// Draws surfaces that agree with these runs, which are in the order they were made. Empty without a
+/// run that worked.
 #[must_use]
-pub fn draws(shape: &Shape, seen: &[Seen], noise: f64, effort: Effort, seed: u64) -> Vec<Surface> {
+pub fn draws(
+    shape: &Shape,
+    seen: &[Seen],
+    given: Given<'_>,
+    effort: Effort,
+    seed: u64,
+) -> Vec<Surface> {
     let (plans, costs): (Vec<Candidate>, Vec<f64>) =
         seen.iter().filter_map(|s| Some((s.plan, s.cost?))).unzip();
     let failed: Vec<Candidate> = seen.iter().filter(|s| s.cost.is_none()).map(|s| s.plan).collect();
@@ -145,7 +165,7 @@ pub fn draws(shape: &Shape, seen: &[Seen], noise: f64, effort: Effort, seed: u64
         let mut rng = SmallRng::seed_from_u64(seed.wrapping_add(chain as u64 * 0x9E37_79B9));
         let mut causes = Causes::new(shape, &plans, &failed);
         let start = if chain.is_multiple_of(2) { Start::Effects } else { Start::Disturbances };
-        let mut chain_state = Chain::new(shape, &plans, &costs, noise, start);
+        let mut chain_state = Chain::new(shape, &plans, &costs, given, start);
         for _ in 0..BURN_IN {
             chain_state.step(&mut rng);
             causes.step(&mut rng);
@@ -188,10 +208,19 @@ struct Chain {
     /// Variance of an undisturbed run, and its initial value.
     noise: f64,
     guess: f64,
+    /// Whether there are few runs, so that it must be assumed that disturbances slow runs down.
+    is_few: bool,
 }
 
 impl Chain {
-    fn new(shape: &Shape, plans: &[Candidate], costs: &[f64], noise: f64, start: Start) -> Self {
+    fn new(
+        shape: &Shape,
+        plans: &[Candidate],
+        costs: &[f64],
+        given: Given<'_>,
+        start: Start,
+    ) -> Self {
+        let noise = given.noise;
         let noise = if noise.is_finite() { noise.max(1e-4) } else { USUAL_NOISE };
         let centre = crate::statistics::median(costs);
         let rest: Vec<f64> = costs.iter().map(|cost| cost - centre).collect();
@@ -202,13 +231,14 @@ impl Chain {
             Start::Disturbances => rest.iter().map(of_disturbance).collect(),
         };
         Self {
-            terms: Terms::new(shape, plans),
-            drift: Drift::new(centre, costs.len(), noise),
+            terms: Terms::new(shape, plans, &given),
+            drift: Drift::new(centre, costs.len(), noise, given.is_few),
             rest,
             tails: Tails::new(),
             weights,
             noise: noise * noise,
             guess: noise * noise,
+            is_few: given.is_few,
         }
     }
 
@@ -218,7 +248,8 @@ impl Chain {
         self.drift.step(&mut self.rest, &self.weights, self.noise, rng);
         let mut squares = 0.0;
         for (rest, weight) in self.rest.iter().zip(&mut self.weights) {
-            *weight = self.tails.draw(rest * rest / self.noise, rng);
+            let is_faster = self.is_few && *rest < 0.0;
+            *weight = self.tails.draw(rest * rest / self.noise, is_faster, rng);
             squares += *weight * rest * rest;
         }
         self.tails.step(rng);
@@ -256,6 +287,10 @@ mod tests {
         Seen { plan: Candidate(plan), cost: Some(cost) }
     }
 
+    fn given(prior: &Prior, noise: f64) -> Given<'_> {
+        Given { noise, prior, is_few: false }
+    }
+
     fn expected(draws: &[Surface], what: impl Fn(&Surface) -> f64) -> f64 {
         median(&draws.iter().map(what).collect::<Vec<f64>>())
     }
@@ -270,7 +305,7 @@ mod tests {
         };
         let design = super::super::design::screening(&shape, 3, 3, 6);
         let seen: Vec<Seen> = design.iter().flatten().map(|&c| seen(c.0, truth(c))).collect();
-        let draws = draws(&shape, &seen, 0.01, EFFORT, 1);
+        let draws = draws(&shape, &seen, given(&Prior::default(), 0.01), EFFORT, 1);
         for cell in shape.candidates() {
             let error = expected(&draws, |s| s.cost(cell) - s.cost(Candidate(0))) - truth(cell);
             assert!(error.abs() < 0.06, "{cell:?}: {error}");
@@ -287,7 +322,7 @@ mod tests {
         let shape = Shape { levels: vec![2, 2], extras: 0, ..Shape::default() };
         let mut runs: Vec<Seen> = (0..24).map(|i| seen(i % 4, f64::from(i % 4) * 0.1)).collect();
         runs[5].cost = Some(2.1);
-        let draws = draws(&shape, &runs, 0.02, EFFORT, 1);
+        let draws = draws(&shape, &runs, given(&Prior::default(), 0.02), EFFORT, 1);
         let cost = expected(&draws, |s| s.cost(Candidate(1)) - s.cost(Candidate(0)));
         assert!((cost - 0.1).abs() < 0.03, "{cost}");
     }
@@ -298,7 +333,7 @@ mod tests {
         let shape = Shape { levels: vec![2, 2, 2], extras: 1, ..Shape::default() };
         let cost = |plan| if plan == 7 { -0.5 } else { f64::from(plan == 8) * 0.2 };
         let runs: Vec<Seen> = (0..54).map(|i| seen(i % 9, cost(i % 9))).collect();
-        let draws = draws(&shape, &runs, 0.02, EFFORT, 1);
+        let draws = draws(&shape, &runs, given(&Prior::default(), 0.02), EFFORT, 1);
         for plan in [6, 7, 8] {
             let found = expected(&draws, |s| s.cost(Candidate(plan)) - s.cost(Candidate(0)));
             assert!((found - cost(plan)).abs() < 0.05, "{plan}: {found}");
@@ -311,7 +346,7 @@ mod tests {
         // The second plan runs later, when everything is slower.
         let cost = |i: u32| f64::from(i) * 0.02;
         let runs: Vec<Seen> = (0..40).map(|i| seen(u32::from(i % 4 > 1), cost(i))).collect();
-        let draws = draws(&shape, &runs, 0.01, EFFORT, 1);
+        let draws = draws(&shape, &runs, given(&Prior::default(), 0.01), EFFORT, 1);
         let effect = expected(&draws, |s| s.main_effect(&shape, 0, 1));
         assert!(effect.abs() < 0.02, "{effect}");
     }
@@ -319,8 +354,8 @@ mod tests {
     #[test]
     fn nothing_measured_gives_no_surface() {
         let shape = Shape { levels: vec![2], extras: 1, ..Shape::default() };
-        assert!(draws(&shape, &[], 0.05, EFFORT, 1).is_empty());
+        assert!(draws(&shape, &[], given(&Prior::default(), 0.05), EFFORT, 1).is_empty());
         let failed = Seen { plan: Candidate(2), cost: None };
-        assert!(draws(&shape, &[failed], 0.05, EFFORT, 1).is_empty());
+        assert!(draws(&shape, &[failed], given(&Prior::default(), 0.05), EFFORT, 1).is_empty());
     }
 }

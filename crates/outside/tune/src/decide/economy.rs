@@ -1,0 +1,131 @@
+//! Searches with few runs (`--max-runs 20`), for programs that run for minutes.
+//!
+//! ```text
+//!  default -> design -> one run at a time, -----------> final of the leader
+//!    x 1       x 6      the most telling one, to 20      and the default, x 3
+//! ```
+//!
+//! There is no noise phase and no race. Every run is chosen by the model of all runs before it (the
+//! knowledge gradient, as in `contenders`), until naming the leader is expected to lose next to
+//! nothing, or until the runs left are those of the final. The final alone supports the claim that
+//! a plan is better than the default. With fewer runs than the choice and the final together need,
+//! all serve the choice, and nothing is claimed; more runs then continue with the final.
+
+use super::budget::{Shares, is_large};
+use super::race::FIXED_ROUNDS;
+use super::{Decision, Settings, Stop, design, failures, propose, rounds};
+use crate::evidence::{Order, Phase, Trial};
+use crate::shape::{Candidate, DEFAULT, Shape};
+
+/// Searches with fewer runs than this are economical.
+const FEW: usize = 40;
+/// Runs of the design.
+const DESIGN: usize = 6;
+/// Expected loss by naming the leader at which the final begins, relative to the resolution.
+const LEAST_LOSS: f64 = 0.1;
+/// Runs of the final.
+const FINAL: usize = 2 * FIXED_ROUNDS;
+/// Least runs of a search besides the default's first ones: the design and as many chosen runs.
+pub const LEAST: usize = 2 * DESIGN;
+/// Runs from which on some are kept for the final: the first 20 all serve the choice.
+const WITH_FINAL: usize = 20 + FINAL;
+
+/// Whether a search has so few runs for its plans that it has no noise phase and no race. With a
+/// limit of time, the number of runs is not known in advance.
+#[must_use]
+pub fn is_economical(shape: &Shape, settings: &Settings) -> bool {
+    is_large(shape) && settings.max_seconds.is_none() && settings.max_runs < FEW
+}
+
+/// The next run, round of the final, or end.
+pub fn next_decision(
+    shape: &Shape,
+    settings: &Settings,
+    evidence: &[Trial],
+    shares: &Shares,
+) -> Decision {
+    let of = |phase: Phase| evidence.iter().filter(move |t| t.order.phase == phase);
+    if of(Phase::Final).next().is_some() {
+        return rounds::next_of_final(shape, settings, evidence, shares);
+    }
+    let left = shares.left(evidence);
+    let has_final = shares.total >= WITH_FINAL;
+    let choice = if has_final { shares.total - FINAL } else { shares.total };
+    if evidence.len() < choice {
+        // What is known from other searches takes the place of the design.
+        let is_begun = of(Phase::Refine).next().is_some() || !settings.prior.is_empty();
+        let made: Vec<Candidate> = of(Phase::Screen).map(|t| t.order.candidate).collect();
+        let out = failures::failed_plans(settings, evidence);
+        let cells = design::screening(shape, settings.seed, 1, DESIGN).concat();
+        let is_next = |cell: &Candidate| {
+            !made.contains(cell) && !out.contains(cell) && !shape.is_excluded(*cell)
+        };
+        if let Some(candidate) = cells.into_iter().filter(|_| !is_begun).find(is_next) {
+            return Decision::Run(vec![Order { phase: Phase::Screen, block: 0, candidate }]);
+        }
+        if let Some((candidate, loss)) = propose::most_telling(shape, settings, evidence)
+            && (loss >= LEAST_LOSS * settings.resolution || left < FINAL)
+        {
+            let block = of(Phase::Refine).map(|t| t.order.block + 1).max().unwrap_or(0);
+            return Decision::Run(vec![Order { phase: Phase::Refine, block, candidate }]);
+        }
+    }
+    match propose::finalist(shape, settings, evidence) {
+        Some(leader) => {
+            let pair = vec![DEFAULT, leader];
+            rounds::round(settings, Phase::Final, 0, pair, left, shares.exhausted)
+        }
+        None => Decision::Stop(Stop::Equivalent),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::{Findings, decide};
+    use crate::evidence::{Goal, Outcome};
+
+    /// A search in which the first factor's level 2 halves the time.
+    fn search(max_runs: usize, evidence: &mut Vec<Trial>) -> (Findings, Stop) {
+        let shape = Shape { levels: vec![6, 3], ..Shape::default() };
+        let settings = Settings { noise_runs: 1, ..Settings::simple(Goal::Minimize, max_runs) };
+        loop {
+            match decide(&shape, &settings, evidence) {
+                Decision::Stop(stop) => {
+                    return (Findings::new(&shape, &settings, evidence), stop);
+                }
+                Decision::Run(orders) => {
+                    for order in orders {
+                        let wobble = 0.01 * ((evidence.len() * 7) % 5) as f64;
+                        let value = if order.candidate.0 / 3 == 2 { 0.5 } else { 1.0 } + wobble;
+                        evidence.push(Trial::new(order, value, Outcome::Value(value)));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn few_runs_find_a_large_gain_and_more_of_them_prove_it() {
+        let mut evidence = Vec::new();
+        let (findings, _) = search(20, &mut evidence);
+        assert!(evidence.len() <= 20);
+        assert_eq!(findings.named(), Candidate(6), "{findings:?}");
+        let (findings, _) = search(26, &mut evidence);
+        assert_eq!(findings.best().map(|best| best.plan), Some(Candidate(6)), "{findings:?}");
+        // With many more runs it is an ordinary search, which continues the final.
+        let (findings, stop) = search(100, &mut evidence);
+        assert_eq!((findings.named(), stop), (Candidate(6), Stop::Decided));
+    }
+
+    #[test]
+    fn with_a_limit_of_time_the_search_is_an_ordinary_one() {
+        let shape = Shape { levels: vec![6, 3], ..Shape::default() };
+        let few = Settings::simple(Goal::Minimize, 20);
+        assert!(is_economical(&shape, &few));
+        let timed = Settings { max_seconds: Some(60.0), ..few.clone() };
+        assert!(!is_economical(&shape, &timed));
+        assert!(!is_economical(&shape, &Settings { max_runs: 40, ..few.clone() }));
+        assert!(!is_economical(&Shape { levels: vec![6], ..Shape::default() }, &few));
+    }
+}
