@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
+mod few_runs;
 mod options;
 mod server;
 

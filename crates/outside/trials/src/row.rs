@@ -1,7 +1,7 @@
 //! One run as one flat row.
 
 use numapilot_topology::{Machine, StableHash};
-use numapilot_tune::evidence::{Goal, Trial};
+use numapilot_tune::evidence::{Goal, Outcome, Trial};
 
 /// The phase of a trial of a study, which has no default plan.
 pub const STUDY: &str = "study";
@@ -93,7 +93,7 @@ impl Source {
             value: trial.value(),
             seconds: trial.seconds,
             peak_rss_bytes: trial.peak_rss_bytes.and_then(|bytes| i64::try_from(bytes).ok()),
-            outcome: trial.failure().map_or_else(|| OK.to_owned(), ToString::to_string),
+            outcome: outcome(trial),
         };
         trials.iter().map(row).collect()
     }
@@ -106,9 +106,18 @@ impl Source {
     }
 }
 
+/// Whether the run counts, or why not.
+fn outcome(trial: &Trial) -> String {
+    match &trial.outcome {
+        Outcome::Value(_) => OK.to_owned(),
+        Outcome::Failed(failure) => failure.to_string(),
+        Outcome::CutShort(bound) => format!("cut short: at least {bound}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use numapilot_tune::evidence::{Failure, Order, Outcome, Phase};
+    use numapilot_tune::evidence::{Failure, Order, Phase};
     use numapilot_tune::shape::Candidate;
 
     use super::*;
@@ -122,8 +131,10 @@ mod tests {
             ..Trial::new(order, 2.0, Outcome::Value(5.0))
         };
         let bad = Trial::new(order, 1.0, Outcome::Failed(Failure::Exit(3)));
+        let cut = Trial::new(order, 1.0, Outcome::CutShort(2.5));
         let source = Source { host: "h".to_owned(), ..Source::default() };
-        let rows = source.rows(&[good.clone(), bad], |trial| trial.order.candidate.0.to_string());
+        let rows =
+            source.rows(&[good.clone(), bad, cut], |trial| trial.order.candidate.0.to_string());
         assert_eq!(
             (rows[0].plan.as_str(), rows[0].phase.as_str(), rows[0].round),
             ("1", "race", 3)
@@ -131,6 +142,7 @@ mod tests {
         assert_eq!((rows[0].value, rows[0].outcome.as_str()), (Some(5.0), OK));
         assert_eq!((rows[0].time_ms, rows[0].peak_rss_bytes), (Some(1_000), Some(7)));
         assert_eq!((rows[1].value, rows[1].outcome.as_str()), (None, "exit status 3"));
+        assert_eq!((rows[2].value, rows[2].outcome.as_str()), (None, "cut short: at least 2.5"));
         assert_eq!(rows[0].run, rows[1].run);
         // A search that continues keeps its name; another one has its own.
         assert_eq!(source.run(std::slice::from_ref(&good)), rows[0].run);

@@ -72,7 +72,7 @@ fn ask(space: &str, seed: u64, runs: usize) {
                 let order = Order { phase: Phase::Refine, block: 0, candidate };
                 match program.run(order, index, runs, &mut rng).outcome {
                     Outcome::Value(seconds) => seconds,
-                    Outcome::Failed(_) => 0.0,
+                    Outcome::Failed(_) | Outcome::CutShort(_) => 0.0,
                 }
             }
             _ => program.regret(candidate),

@@ -120,6 +120,9 @@ pub enum Outcome {
     Value(f64),
     /// The run failed, so its figures do not count.
     Failed(Failure),
+    /// The run was cut short, because its progress showed that it could not become the best. Its
+    /// metric would have been at least this, had the rest run as fast as in the best run.
+    CutShort(f64),
 }
 
 /// Why a run's figures do not count.
@@ -222,7 +225,7 @@ impl Trial {
     pub fn value(&self) -> Option<f64> {
         match self.outcome {
             Outcome::Value(value) => Some(value),
-            Outcome::Failed(_) => None,
+            Outcome::Failed(_) | Outcome::CutShort(_) => None,
         }
     }
 
@@ -236,8 +239,17 @@ impl Trial {
     #[must_use]
     pub fn failure(&self) -> Option<&Failure> {
         match &self.outcome {
-            Outcome::Value(_) => None,
+            Outcome::Value(_) | Outcome::CutShort(_) => None,
             Outcome::Failed(failure) => Some(failure),
+        }
+    }
+
+    /// The least that its cost would have been, if it was cut short.
+    #[must_use]
+    pub fn bound(&self, goal: Goal) -> Option<f64> {
+        match self.outcome {
+            Outcome::CutShort(bound) => Some(goal.cost(bound)),
+            Outcome::Value(_) | Outcome::Failed(_) => None,
         }
     }
 }

@@ -48,6 +48,7 @@ fn space(facts: &Facts, machine: &Machine, command: &[OsString]) -> (Space, Vec<
         cleanup: None,
         service: None,
         timeout: None,
+        progress: None,
     };
     let never = AtomicBool::new(false);
     let judge = Judge::new(Metric::WallTime, None, Limits::default());

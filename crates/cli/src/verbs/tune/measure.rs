@@ -27,11 +27,15 @@ impl MeasureArgs {
             cleanup: self.cleanup.clone(),
             service,
             timeout: self.timeout,
+            progress: self.progress.clone(),
         }
     }
 
     /// The metric, and what judges runs by it.
     pub fn judge(&self, is_server: bool) -> anyhow::Result<(Metric, Judge)> {
+        if let Some(regex) = &self.progress {
+            Metric::matched(regex.clone(), None).context("--progress")?;
+        }
         let decimal = self.decimal.map(Decimal::from);
         let metric = match self.metric.clone() {
             None => Metric::WallTime,

@@ -54,6 +54,13 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "REGEX", value_parser = expression, help_heading = "Measuring")]
     pub metric: Option<Regex>,
 
+    /// The number in the first group of this in a line that the program prints grows while it runs,
+    /// as in 'rows ([0-9]+)'. A run that falls hopelessly behind the best one is cut short, except
+    /// those of the default and of the plans that race.
+    #[arg(long, value_name = "REGEX", value_parser = expression, help_heading = "Measuring",
+          conflicts_with_all = ["metric", "server", "lab", "via"])]
+    pub progress: Option<Regex>,
+
     /// More is better.
     #[arg(long, requires = "metric", help_heading = "Measuring")]
     pub maximize: bool,

@@ -59,7 +59,7 @@ impl<'a> Progress<'a> {
         let values: Vec<f64> = runs()
             .filter_map(|trial| match trial.outcome {
                 Outcome::Value(value) => Some(value),
-                Outcome::Failed(_) => None,
+                Outcome::Failed(_) | Outcome::CutShort(_) => None,
             })
             .collect();
         let middle = median(&values);

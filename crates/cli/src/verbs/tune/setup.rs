@@ -188,6 +188,7 @@ impl Setup {
             ("cleanup", json!(measure.cleanup)),
             ("metric", json!(regex(&measure.metric))),
             ("decimal", json!(measure.decimal.map(|decimal| format!("{decimal:?}")))),
+            ("progress", json!(regex(&measure.progress))),
             ("check", json!(regex(&measure.check))),
             ("goal", json!(self.settings.goal)),
             (

@@ -111,9 +111,13 @@ fn heading(out: &mut impl Write, report: &Report, held: &[Holder]) -> anyhow::Re
     let noise = report.noise.map_or("<not measured>".into(), |n| {
         format!("{:.1} % (of its first {})", 100.0 * n, plural(report.noise_runs, "run"))
     });
+    let cut = match report.cut_short {
+        0 => String::new(),
+        cut => format!(" ({cut} cut short)"),
+    };
     writeln!(
         out,
-        "default: median {median} of {}, noise {noise}; {} in {}",
+        "default: median {median} of {}, noise {noise}; {}{cut} in {}",
         plural(report.default.runs, "run"),
         plural(report.runs, "run"),
         seconds(report.seconds)
@@ -355,11 +359,16 @@ fn unknown(plan: &PlanFigures) -> String {
 
 /// The status of a plan, and how many of its runs failed.
 fn status(plan: &PlanFigures, all: &[PlanFigures]) -> String {
-    let Some(reason) = &plan.reason else { return plan.status.name().to_owned() };
+    let name = match plan.at_least {
+        Some(least) if plan.ratio.is_none() => format!("cut short: at least {least:.3}"),
+        Some(_) => format!("{}; {} of {} cut short", plan.status.name(), plan.cut_short, plan.runs),
+        None => plan.status.name().to_owned(),
+    };
+    let Some(reason) = &plan.reason else { return name };
     let failed = format!("{} of {} failed", plan.failed, plan.runs);
     let reason = printable(first_line(reason));
     if plan.status != Status::Failed {
-        return format!("{}; {failed}: {reason}", plan.status.name());
+        return format!("{name}; {failed}: {reason}");
     }
     // Many plans are often out for the same reason, such as every allocator of a static program.
     let is_alike = |other: &&PlanFigures| {
@@ -419,6 +428,8 @@ mod tests {
             reason: None,
             runs: 3,
             failed: 0,
+            cut_short: 0,
+            at_least: None,
             failures: Vec::new(),
             profile: numapilot_place::Plan::default(),
         };
@@ -428,6 +439,7 @@ mod tests {
             noise: Some(0.1),
             noise_runs: 5,
             runs: 40,
+            cut_short: 0,
             seconds: 4.0,
             candidates: 12,
             confidence: 0.95,

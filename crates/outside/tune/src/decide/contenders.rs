@@ -154,7 +154,11 @@ mod tests {
         for run in 0..plans.iter().map(|plan| plan.1).max().unwrap() {
             for (plan, &(cost, runs)) in (0..).map(Candidate).zip(plans) {
                 let wobble = if run % 2 == 0 { 0.02 } else { -0.02 };
-                seen.extend((run < runs).then_some(Seen { plan, cost: Some(cost + wobble) }));
+                seen.extend((run < runs).then_some(Seen {
+                    plan,
+                    cost: Some(cost + wobble),
+                    is_bound: false,
+                }));
             }
         }
         let given = Given { noise: 0.02, prior: &Prior::default(), is_few: false };

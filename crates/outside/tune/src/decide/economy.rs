@@ -110,12 +110,14 @@ mod tests {
         let mut evidence = Vec::new();
         let (findings, _) = search(20, &mut evidence);
         assert!(evidence.len() <= 20);
-        assert_eq!(findings.named(), Candidate(6), "{findings:?}");
+        // The second factor makes no difference.
+        let is_fast = |plan: Candidate| plan.0 / 3 == 2;
+        assert!(is_fast(findings.named()), "{findings:?}");
         let (findings, _) = search(26, &mut evidence);
-        assert_eq!(findings.best().map(|best| best.plan), Some(Candidate(6)), "{findings:?}");
+        assert!(findings.best().is_some_and(|best| is_fast(best.plan)), "{findings:?}");
         // With many more runs it is an ordinary search, which continues the final.
         let (findings, stop) = search(100, &mut evidence);
-        assert_eq!((findings.named(), stop), (Candidate(6), Stop::Decided));
+        assert!(is_fast(findings.named()) && stop == Stop::Decided, "{stop:?}");
     }
 
     #[test]

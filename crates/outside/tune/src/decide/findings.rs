@@ -109,6 +109,8 @@ pub struct Finding {
     pub runs: usize,
     /// Of these, runs that failed.
     pub failed: usize,
+    /// Of these, runs that were cut short.
+    pub cut: usize,
 }
 
 /// Main effect of a level: its cost minus that of the factor's first level, averaged over all
@@ -270,12 +272,16 @@ impl Judge<'_> {
             let of_plan = |t: &&Trial| t.order.candidate == plan && t.order.phase != Phase::WarmUp;
             self.evidence.iter().filter(of_plan)
         };
+        let cut = runs().filter(|t| t.bound(self.settings.goal).is_some()).count();
+        // Bounds alone are no measured figure.
+        let figure = figure.filter(|_| cut == 0 || cut < runs().count());
         Finding {
             plan,
             claim,
             figure: figure.filter(|figure| figure.centre.is_finite()),
             runs: runs().count(),
             failed: runs().filter(|t| t.failure().is_some()).count(),
+            cut,
         }
     }
 

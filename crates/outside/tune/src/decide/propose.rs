@@ -86,7 +86,14 @@ pub fn most_telling(
 /// default by more than the resolution.
 pub fn finalist(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Option<Candidate> {
     let draws = surfaces(shape, settings, evidence, Effort::INTERVALS);
-    let plans: Vec<Candidate> = failures::working(settings, evidence).into_iter().collect();
+    // A plan whose runs were all cut short has shown nothing but that it is worse.
+    let has_figure = |plan: Candidate| {
+        evidence.iter().any(|t| t.order.candidate == plan && t.cost(settings.goal).is_some())
+    };
+    let plans: Vec<Candidate> = failures::working(settings, evidence)
+        .into_iter()
+        .filter(|plan| has_figure(*plan))
+        .collect();
     let best = best(&draws, &plans)?;
     (typical_loss(&draws, best, DEFAULT) < -settings.resolution.ln_1p()).then_some(best)
 }
@@ -123,7 +130,11 @@ pub fn surfaces(
         .filter(|t| t.order.phase != Phase::WarmUp)
         // A failure by chance tells nothing about the plan.
         .filter(|t| t.failure().is_none() || !working.contains(&t.order.candidate))
-        .map(|t| Seen { plan: t.order.candidate, cost: t.cost(settings.goal) })
+        .map(|t| Seen {
+            plan: t.order.candidate,
+            cost: t.cost(settings.goal).or(t.bound(settings.goal)),
+            is_bound: t.bound(settings.goal).is_some(),
+        })
         .collect();
     let noise: Vec<f64> = evidence
         .iter()

@@ -28,6 +28,8 @@ pub struct Report {
     pub noise_runs: usize,
     /// Runs made, including the warm-up.
     pub runs: usize,
+    /// Of these, runs that were cut short (`--progress`).
+    pub cut_short: usize,
     /// Seconds of running.
     pub seconds: f64,
     /// Cells of the whole grid, and plans the user added.
@@ -127,6 +129,11 @@ pub struct PlanFigures {
     pub runs: usize,
     /// Of these, runs that failed.
     pub failed: usize,
+    /// Of these, runs that were cut short (`--progress`).
+    pub cut_short: usize,
+    /// If any were: the least that the ratio would have been in the fastest of them, had the rest
+    /// run as fast as in the best run. This is a bound and no measured figure.
+    pub at_least: Option<f64>,
     /// The runs that failed.
     pub failures: Vec<FailedRun>,
     /// The plan as the fields of a profile.
@@ -184,6 +191,7 @@ impl Report {
             noise: findings.noise,
             noise_runs: failures::succeeded(evidence, Phase::Noise),
             runs: evidence.len(),
+            cut_short: evidence.iter().filter(|t| t.bound(settings.goal).is_some()).count(),
             // Not `sum`: the empty sum of f64 is -0.
             seconds: evidence.iter().fold(0.0, |sum, trial| sum + trial.seconds),
             candidates: shape.candidates().count(),
@@ -235,9 +243,18 @@ fn plan_figures(space: &Space, goal: Goal, evidence: &[Trial], finding: &Finding
             .map(|failed| failed.reason.clone()),
         runs: finding.runs,
         failed: finding.failed,
+        cut_short: finding.cut,
+        at_least: at_least(goal, evidence, finding.plan),
         failures,
         profile,
     }
+}
+
+/// The least bound of a plan's runs that were cut short, divided by the default's median.
+fn at_least(goal: Goal, evidence: &[Trial], plan: Candidate) -> Option<f64> {
+    let of_plan = evidence.iter().filter(|t| t.order.candidate == plan);
+    let least = of_plan.filter_map(|t| t.bound(goal)).min_by(f64::total_cmp)?;
+    Some(goal.ratio(least - goal.cost(default_figures(evidence).median?)))
 }
 
 fn effect(space: &Space, goal: Goal, effect: &MainEffect) -> Effect {
@@ -263,7 +280,7 @@ fn default_figures(evidence: &[Trial]) -> DefaultFigures {
     let values: Vec<f64> = of_default()
         .filter_map(|t| match t.outcome {
             Outcome::Value(value) => Some(value),
-            Outcome::Failed(_) => None,
+            Outcome::Failed(_) | Outcome::CutShort(_) => None,
         })
         .collect();
     let seconds: Vec<f64> = of_default().map(|t| t.seconds).collect();

@@ -23,6 +23,8 @@ pub struct Capture {
     /// Whether something before that was dropped.
     is_cut: bool,
     open: bool,
+    /// Bytes at the end that [`Capture::fresh_lines`] has not returned.
+    fresh: usize,
 }
 
 impl Capture {
@@ -30,7 +32,7 @@ impl Capture {
     pub fn new() -> io::Result<(Self, PipeWriter)> {
         let (pipe, writer) = io::pipe()?;
         fcntl_setfl(&pipe, fcntl_getfl(&pipe)? | OFlags::NONBLOCK)?;
-        Ok((Self { pipe, kept: VecDeque::new(), is_cut: false, open: true }, writer))
+        Ok((Self { pipe, kept: VecDeque::new(), is_cut: false, open: true, fresh: 0 }, writer))
     }
 
     /// Reads what is available, at most one buffer.
@@ -43,6 +45,7 @@ impl Capture {
                 let excess = self.kept.len().saturating_sub(KEPT);
                 self.is_cut |= excess > 0;
                 self.kept.drain(..excess);
+                self.fresh = (self.fresh + n).min(self.kept.len());
                 return Ok(true);
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
@@ -50,6 +53,15 @@ impl Capture {
             Err(e) => return Err(e),
         }
         Ok(false)
+    }
+
+    /// Returns the whole lines that were read since the last call.
+    pub fn fresh_lines(&mut self) -> String {
+        let start = self.kept.len() - self.fresh;
+        let kept = &self.kept.make_contiguous()[start..];
+        let end = kept.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
+        self.fresh -= end;
+        String::from_utf8_lossy(&kept[..end]).into_owned()
     }
 
     /// Returns what the program had written when it ended, in whole lines if that exceeds the limit.

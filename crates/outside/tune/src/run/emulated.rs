@@ -180,7 +180,7 @@ impl Guests {
             }
         };
         let output = match &outcome {
-            Outcome::Value(_) => String::new(),
+            Outcome::Value(_) | Outcome::CutShort(_) => String::new(),
             Outcome::Failed(_) => tail(text),
         };
         let remains = Remains { output, ..Remains::default() };

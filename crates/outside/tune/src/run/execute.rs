@@ -36,6 +36,19 @@ pub fn execute(
     context: RunContext<'_>,
     started: impl FnOnce(&Running),
 ) -> Result<Execution, RunError> {
+    execute_while(prepared, context, started, |_| true)
+}
+
+/// The same, for as long as `goes_on` says so. It is called whenever the program may have printed.
+///
+/// # Errors
+/// As [`execute`].
+pub fn execute_while(
+    prepared: &Prepared,
+    context: RunContext<'_>,
+    started: impl FnOnce(&Running),
+    mut goes_on: impl FnMut(&mut Watched) -> bool,
+) -> Result<Execution, RunError> {
     let RunContext { stdin, directory, timeout, interrupted } = context;
     let mut program = Watched::start(prepared, stdin, directory, Memory::Alone)?;
     started(program.running());
@@ -46,7 +59,7 @@ pub fn execute(
         }
         let left = timeout.map(|limit| limit.saturating_sub(program.age()));
         let ended = Watched::wait_any(&mut [&mut program], left.unwrap_or(Duration::MAX))?;
-        if ended || left.is_some_and(|left| left.is_zero()) {
+        if ended || left.is_some_and(|left| left.is_zero()) || !goes_on(&mut program) {
             return program.finish();
         }
     }

@@ -323,7 +323,7 @@ mod tests {
     fn failure(outcome: Outcome) -> String {
         match outcome {
             Outcome::Failed(failure) => failure.to_string(),
-            Outcome::Value(value) => panic!("no failure but {value}"),
+            other => panic!("no failure but {other:?}"),
         }
     }
 

@@ -17,6 +17,7 @@ mod judge;
 mod leftovers;
 mod no_number;
 mod number;
+mod pace;
 mod peak;
 mod ready;
 mod serve;
@@ -41,12 +42,16 @@ use numapilot_place::{
     AllocatorChoice, Options, PlaceError, Plan, Prepared, Running, guard, prepare,
 };
 use numapilot_topology::Machine;
+use regex::Regex;
 use thiserror::Error;
 
-use crate::evidence::{Failure, Order, Outcome, Remains, Trial};
+use crate::decide::model::USUAL_NOISE;
+use crate::evidence::{Failure, Order, Outcome, Phase, Remains, Trial};
 use crate::shape::DEFAULT;
+use crate::statistics::robust_sigma;
 pub use emulated::Emulated;
 use emulated::Guests;
+use execute::execute_while;
 pub use execute::{RunContext, execute, stdin};
 pub use execution::Execution;
 pub use expression::expression;
@@ -54,8 +59,10 @@ pub use judge::{Judge, Limits, Matches, Metric, MetricError, Written, last_numbe
 use leftovers::Leftovers;
 pub use no_number::NoNumber;
 pub use number::{Decimal, NumberError, number};
+use pace::{Curve, Pace};
 pub use service::{Apart, Service};
 use via::FarRun;
+use watched::Watched;
 
 /// Most lines that are kept of the output of a failed run.
 const TAIL_LINES: usize = 15;
@@ -79,6 +86,8 @@ pub struct Program {
     pub service: Option<Service>,
     /// The time limit of a run.
     pub timeout: Option<Duration>,
+    /// Finds the progress in what it prints; runs that are hopeless by it are cut short.
+    pub progress: Option<Regex>,
 }
 
 /// Why no further run makes sense.
@@ -162,6 +171,8 @@ pub struct Runner<'a> {
     time_left: Option<Duration>,
     /// Whether a run has succeeded, so that a failure is not that of the command itself.
     has_worked: bool,
+    /// Compares the progress of runs, if the program prints any.
+    pace: Option<Pace>,
     /// Whether the command of `--ready` waits for a server, and is checked only once.
     ready_waits: bool,
 }
@@ -169,6 +180,8 @@ pub struct Runner<'a> {
 /// The parts of a run that the judge and the report need.
 struct Ran {
     failure: Option<Failure>,
+    /// The least time that it would have taken, if it was cut short.
+    bound: Option<f64>,
     /// The output that has the metric.
     text: String,
     /// The output that explains a failure.
@@ -190,9 +203,11 @@ impl<'a> Runner<'a> {
         judge: Judge,
         interrupted: &'a AtomicBool,
     ) -> Self {
+        let pace = program.progress.clone().map(Pace::new);
         Self {
             machine,
             program,
+            pace,
             judge,
             interrupted,
             no_allocator: None,
@@ -236,6 +251,9 @@ impl<'a> Runner<'a> {
     /// the time that is left of the search is the limit.
     pub fn learn(&mut self, trials: &[Trial], time_left: Option<Duration>) {
         self.time_left = time_left;
+        if let Some(pace) = &mut self.pace {
+            pace.learn(noise(trials));
+        }
         self.has_worked = trials.iter().any(|trial| trial.failure().is_none());
         if self.program.timeout.is_none() {
             let timeout = default_timeout(trials);
@@ -311,7 +329,7 @@ impl<'a> Runner<'a> {
         }
         let ran = match self.program.service.clone() {
             Some(service) => self.run_server(&prepared, &service, mark, timeout, order),
-            None => self.run_program(&prepared, mark, timeout, far.map(|far| (far, plan))),
+            None => self.run_program(&prepared, mark, timeout, order, far.map(|far| (far, plan))),
         };
         let ran = match ran {
             Ok(ran) => ran,
@@ -320,15 +338,16 @@ impl<'a> Runner<'a> {
             }
             Err(error) => return Err(error),
         };
-        let (outcome, values) = match ran.failure {
-            Some(failure) => (Outcome::Failed(failure), None),
-            None => {
+        let (outcome, values) = match (ran.failure, ran.bound) {
+            (Some(failure), _) => (Outcome::Failed(failure), None),
+            (None, Some(bound)) => (Outcome::CutShort(bound), None),
+            (None, None) => {
                 let bytes = ran.peak_rss_bytes.unwrap_or(0);
                 self.judge.judge(order.candidate, &ran.text, ran.metric_seconds, bytes)
             }
         };
         let output = match &outcome {
-            Outcome::Value(_) => String::new(),
+            Outcome::Value(_) | Outcome::CutShort(_) => String::new(),
             Outcome::Failed(_) => tail(&ran.explanation),
         };
         let remains = Remains { output, ..ran.remains };
@@ -342,6 +361,7 @@ impl<'a> Runner<'a> {
         prepared: &Prepared,
         mark: String,
         timeout: Option<Duration>,
+        order: Order,
         far: Option<(FarRun, &Plan)>,
     ) -> Result<Ran, RunError> {
         let input = stdin(self.program.stdin.as_deref(), "--stdin")?;
@@ -352,7 +372,18 @@ impl<'a> Runner<'a> {
             left.started(running);
             observer = observe(prepared, running);
         };
-        let execution = match execute(prepared, context, watch) {
+        let pace = self.pace.as_ref();
+        let (mut curve, mut bound) = (Curve::default(), None);
+        // The default and the plans of rounds, whose figures are compared, always run to their end.
+        let may_be_cut =
+            order.candidate != DEFAULT && matches!(order.phase, Phase::Screen | Phase::Refine);
+        let goes_on = |program: &mut Watched| {
+            let Some(pace) = pace else { return true };
+            let (age, lines) = (program.age().as_secs_f64(), program.fresh_lines());
+            bound = pace.hopeless(&mut curve, &lines, age).filter(|_| may_be_cut);
+            bound.is_none()
+        };
+        let execution = match execute_while(prepared, context, watch, goes_on) {
             Ok(execution) => execution,
             Err(error) => {
                 let _ = left.end(Duration::ZERO);
@@ -362,6 +393,8 @@ impl<'a> Runner<'a> {
         let without = observer.and_then(|observer| self.without_effect(observer.finish()));
         let failure = match far {
             Some((far, plan)) => far.failure(plan, execution.failure()),
+            // A run that was cut short did not end by itself, which is not a failure.
+            None if bound.is_some() => without.map(Failure::NotApplied),
             None => execution.failure().or(without.map(Failure::NotApplied)),
         };
         let patience = if failure.is_none() { leftovers::PATIENCE } else { Duration::ZERO };
@@ -369,8 +402,12 @@ impl<'a> Runner<'a> {
         let Execution { finished, text, peak_rss_bytes } = execution;
         let peak_rss_bytes = left.peak_rss_bytes.max(peak_rss_bytes);
         let seconds = finished.wall.as_secs_f64();
+        if let (Some(pace), None, None) = (&mut self.pace, &failure, bound) {
+            pace.finished(curve, seconds);
+        }
         Ok(Ran {
             failure,
+            bound,
             explanation: text.clone(),
             text,
             metric_seconds: seconds,
@@ -472,6 +509,13 @@ fn observe(prepared: &Prepared, running: &Running) -> Option<Observer> {
     }
     // Without a thread there is no observation, and no objection to the run.
     Observer::start(expected, running.pid(), |_| {}).ok()
+}
+
+/// Standard deviation of the default's times, as a share; the usual one if it was not measured.
+fn noise(trials: &[Trial]) -> f64 {
+    let of_noise = trials.iter().filter(|t| t.order.phase == Phase::Noise && t.failure().is_none());
+    let costs: Vec<f64> = of_noise.map(|t| t.seconds.ln()).collect();
+    if costs.len() < 3 { USUAL_NOISE } else { robust_sigma(&costs) }
 }
 
 /// Ten times the default's slowest run, and at least ten seconds: a plan that takes longer is not

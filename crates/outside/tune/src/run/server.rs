@@ -84,6 +84,7 @@ impl Runner<'_> {
             End::NotReady(_) | End::EndedEarly | End::EndedUnderLoad => (String::new(), seconds),
         };
         Ok(Ran {
+            bound: None,
             failure: failure.or(without.map(Failure::NotApplied)),
             text,
             explanation,

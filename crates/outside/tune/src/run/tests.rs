@@ -17,6 +17,7 @@ fn shell(script: &str) -> Program {
         via: None,
         cleanup: None,
         service: None,
+        progress: None,
         timeout: None,
     }
 }

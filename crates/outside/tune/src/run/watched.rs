@@ -134,6 +134,11 @@ impl Watched {
         self.pause = (2 * self.pause).min(TICK);
     }
 
+    /// The whole lines that it has printed since the last call.
+    pub fn fresh_lines(&mut self) -> String {
+        self.capture.fresh_lines()
+    }
+
     /// Waits for the program, and ends it with its whole group if it still runs.
     pub fn finish(self) -> Result<Execution, RunError> {
         let Self { running, capture, mut peak, .. } = self;

@@ -44,7 +44,7 @@ use terms::Terms;
 /// Steps of the chain before draws are kept.
 const BURN_IN: usize = 60;
 /// Assumed noise, as a standard deviation of costs, if it was not measured.
-const USUAL_NOISE: f64 = 0.05;
+pub const USUAL_NOISE: f64 = 0.05;
 
 /// The number of draws.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +74,8 @@ pub struct Seen {
     pub plan: Candidate,
     /// Its cost.
     pub cost: Option<f64>,
+    /// Whether the cost is only the least that it would have been: the run was cut short.
+    pub is_bound: bool,
 }
 
 /// What is given besides the runs.
@@ -156,6 +158,7 @@ pub fn draws(
 ) -> Vec<Surface> {
     let (plans, costs): (Vec<Candidate>, Vec<f64>) =
         seen.iter().filter_map(|s| Some((s.plan, s.cost?))).unzip();
+    let bounded: Vec<bool> = seen.iter().filter(|s| s.cost.is_some()).map(|s| s.is_bound).collect();
     let failed: Vec<Candidate> = seen.iter().filter(|s| s.cost.is_none()).map(|s| s.plan).collect();
     if plans.is_empty() {
         return Vec::new();
@@ -166,6 +169,7 @@ pub fn draws(
         let mut causes = Causes::new(shape, &plans, &failed);
         let start = if chain.is_multiple_of(2) { Start::Effects } else { Start::Disturbances };
         let mut chain_state = Chain::new(shape, &plans, &costs, given, start);
+        chain_state.bounded = bounded.iter().map(|bounded| bounded.then_some(0.0)).collect();
         for _ in 0..BURN_IN {
             chain_state.step(&mut rng);
             causes.step(&mut rng);
@@ -202,6 +206,8 @@ struct Chain {
     drift: Drift,
     /// The part of each run's cost that the terms and the drift do not explain.
     rest: Vec<f64>,
+    /// How far above its bound the cost of each run that was cut short is taken to be.
+    bounded: Vec<Option<f64>>,
     tails: Tails,
     /// Precision of each run relative to an undisturbed run.
     weights: Vec<f64>,
@@ -232,6 +238,7 @@ impl Chain {
         };
         Self {
             terms: Terms::new(shape, plans, &given),
+            bounded: vec![None; costs.len()],
             drift: Drift::new(centre, costs.len(), noise, given.is_few),
             rest,
             tails: Tails::new(),
@@ -244,6 +251,7 @@ impl Chain {
 
     /// Redraws every part, given all others.
     fn step(&mut self, rng: &mut SmallRng) {
+        self.step_bounded(rng);
         self.terms.step(&mut self.rest, &self.weights, self.noise, rng);
         self.drift.step(&mut self.rest, &self.weights, self.noise, rng);
         let mut squares = 0.0;
@@ -254,6 +262,47 @@ impl Chain {
         }
         self.tails.step(rng);
         self.noise = variance(squares, self.rest.len(), self.guess, rng);
+    }
+}
+
+impl Chain {
+    /// Draws the costs of runs that were cut short, which lie above their bounds.
+    fn step_bounded(&mut self, rng: &mut SmallRng) {
+        for (rest, (above, weight)) in
+            self.rest.iter_mut().zip(self.bounded.iter_mut().zip(&self.weights))
+        {
+            let Some(above) = above else { continue };
+            // What the rest would be if the cost were its bound.
+            let least = *rest - *above;
+            let sigma = (self.noise / weight).sqrt();
+            let drawn = sigma * normal_above(least / sigma, rng);
+            *above = drawn - least;
+            *rest = drawn;
+        }
+    }
+}
+
+/// A standard normal number above `least`.
+///
+/// Source: C. P. Robert, "Simulation of Truncated Normal Variables", Statistics and Computing 5
+/// (1995).
+fn normal_above(least: f64, rng: &mut SmallRng) -> f64 {
+    use rand::RngExt;
+    if least < 0.5 {
+        // More than three in ten are above it.
+        loop {
+            let drawn = normal(rng);
+            if drawn >= least {
+                return drawn;
+            }
+        }
+    }
+    let rate = f64::midpoint(least, (least * least + 4.0).sqrt());
+    loop {
+        let drawn = least - (1.0 - rng.random::<f64>()).ln() / rate;
+        if rng.random::<f64>() <= (-(drawn - rate).powi(2) / 2.0).exp() {
+            return drawn;
+        }
     }
 }
 
@@ -284,7 +333,7 @@ mod tests {
     const EFFORT: Effort = Effort { chains: 2, draws: 200, steps: 2 };
 
     fn seen(plan: u32, cost: f64) -> Seen {
-        Seen { plan: Candidate(plan), cost: Some(cost) }
+        Seen { plan: Candidate(plan), cost: Some(cost), is_bound: false }
     }
 
     fn given(prior: &Prior, noise: f64) -> Given<'_> {
@@ -352,10 +401,25 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_was_cut_short_is_worse_than_its_bound() {
+        let shape = Shape { levels: vec![3], extras: 0, ..Shape::default() };
+        let cut = Seen { plan: Candidate(2), cost: Some(0.2), is_bound: true };
+        let runs: Vec<Seen> = (0..5).flat_map(|_| [seen(0, 0.0), seen(1, 0.1)]).collect();
+        let runs: Vec<Seen> = runs.into_iter().chain([cut]).collect();
+        let draws = draws(&shape, &runs, given(&Prior::default(), 0.01), EFFORT, 1);
+        let difference = |s: &Surface| s.cost(Candidate(2)) - s.cost(Candidate(0));
+        assert!(expected(&draws, difference) > 0.2, "{}", expected(&draws, difference));
+        let mut rng = SmallRng::seed_from_u64(1);
+        for least in [-3.0, 0.0, 0.6, 8.0] {
+            assert!((0..100).all(|_| normal_above(least, &mut rng) >= least));
+        }
+    }
+
+    #[test]
     fn nothing_measured_gives_no_surface() {
         let shape = Shape { levels: vec![2], extras: 1, ..Shape::default() };
         assert!(draws(&shape, &[], given(&Prior::default(), 0.05), EFFORT, 1).is_empty());
-        let failed = Seen { plan: Candidate(2), cost: None };
+        let failed = Seen { plan: Candidate(2), cost: None, is_bound: false };
         assert!(draws(&shape, &[failed], given(&Prior::default(), 0.05), EFFORT, 1).is_empty());
     }
 }
