@@ -12,6 +12,8 @@ use super::judge::last_number;
 const LEAST_LOSS: f64 = 0.10;
 /// The same in standard deviations of a run.
 const SURE: f64 = 4.0;
+/// Least loss in seconds: the kernel may hold up a run by less, and cutting it would save no more.
+const LEAST_SECONDS: f64 = 0.1;
 /// Most points that are kept of a run.
 const POINTS: usize = 4096;
 
@@ -81,7 +83,7 @@ impl Pace {
         // At least as much as the best run printed at the end: it is not behind.
         let behind = seconds - best.curve.reached(value)?;
         let loss = LEAST_LOSS.max(SURE * self.noise) * best.seconds;
-        (behind > loss).then_some(best.seconds + behind)
+        (behind > loss.max(LEAST_SECONDS)).then_some(best.seconds + behind)
     }
 
     /// Notes a run that was whole.
