@@ -63,12 +63,16 @@ impl<'a> Progress<'a> {
             })
             .collect();
         let middle = median(&values);
-        self.line.say(&format!(
-            "noise {:.1} % ({} of the default, median {})",
-            100.0 * noise,
-            plural(costs.len(), "run"),
-            if self.is_time { seconds(middle) } else { text::figure(middle) }
-        ));
+        let middle = if self.is_time { seconds(middle) } else { text::figure(middle) };
+        match costs.len() {
+            // One run does not show how much two differ.
+            1 => self.line.say(&format!("the default: {middle}")),
+            runs => self.line.say(&format!(
+                "noise {:.1} % ({} of the default, median {middle})",
+                100.0 * noise,
+                plural(runs, "run"),
+            )),
+        }
         let warn = |message: &str| self.line.warn(message);
         self.say_outlook(evidence);
         if noise > NOISY {

@@ -52,6 +52,9 @@ pub fn short_list(
     settings: &Settings,
     evidence: &[Trial],
 ) -> Option<Vec<Candidate>> {
+    if economy::is_economical(shape, settings) {
+        return None;
+    }
     let is_before = |t: &&Trial| matches!(t.order.phase, Phase::WarmUp | Phase::Noise);
     let before = evidence.iter().take_while(is_before).count();
     let total = settings.budget(&evidence[..before]);
