@@ -133,7 +133,7 @@ fn order(n: usize, pull: &[Vec<f64>]) -> Vec<usize> {
             for b in a + 1..n {
                 let (ca, sa) = direction(a, n);
                 let (cb, sb) = direction(b, n);
-                sum += (ca - cb).hypot(sa - sb) * pull[order[a]][order[b]];
+                sum += ((ca - cb).powi(2) + (sa - sb).powi(2)).sqrt() * pull[order[a]][order[b]];
             }
         }
         // Among orders of equal length, the most readable one wins.

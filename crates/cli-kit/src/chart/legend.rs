@@ -83,7 +83,7 @@ pub fn along(line: &[(f64, f64)]) -> impl Iterator<Item = (f64, f64)> {
     ends.flat_map(|(from, to)| {
         let (x, y) = (to.0 - from.0, to.1 - from.1);
         // Pictures are far smaller than 2^32 pixels.
-        let steps = (x.hypot(y) / STEP).ceil().max(1.0) as u32;
+        let steps = ((x * x + y * y).sqrt() / STEP).ceil().max(1.0) as u32;
         (0..=steps).map(move |step| {
             let share = f64::from(step) / f64::from(steps);
             (from.0 + x * share, from.1 + y * share)
