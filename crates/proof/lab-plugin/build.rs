@@ -2,5 +2,5 @@
 //! and never call them.
 
 fn main() {
-    println!("cargo::rustc-link-arg=-Wl,--unresolved-symbols=ignore-in-object-files");
+    println!("cargo::rustc-link-arg=-Wl,-z,undefs");
 }
