@@ -18,19 +18,19 @@ fishdir = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
 # Respect the variable that makes cargo use another directory than ./target.
 target = $(or $(CARGO_TARGET_DIR),target)
+release = $(target)/release
 dist = $(target)/dist
-numapilot = $(target)/release/numapilot
-numapilot_lab = $(target)/release/numapilot-lab
+numapilot = $(release)/numapilot
 alloc = crates/inside/alloc/preload
 replicate = crates/inside/replicate/c
 
 export CARGO
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-demo build test demo bench man docs lint verify install uninstall clean
+.PHONY: help setup setup-demo build generate test demo bench man docs lint verify dist dist-test install uninstall clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 setup: ## install the programs that the tests use, where permitted; SETUP=minimal: allocators and numactl only
 	@scripts/setup test
@@ -40,9 +40,12 @@ setup-demo:
 
 build: ## optimised programs, preload libraries, manual pages and completions, in target/
 	$(CARGO) build --release --locked --workspace
+	@$(MAKE) --no-print-directory generate
+
+generate:
 	@mkdir -p $(dist)/man $(dist)/completions
 	@for program in numapilot numapilot-lab; do \
-		command=$(target)/release/$$program completions=$(dist)/completions; \
+		command=$(release)/$$program completions=$(dist)/completions; \
 		$$command man $(dist)/man && \
 		$$command completions bash > $$completions/$$program && \
 		$$command completions zsh > $$completions/_$$program && \
@@ -70,14 +73,20 @@ man: build ## list the manual pages and completions
 docs: ## the manual as HTML, in target/book
 	@scripts/docs
 
+dist: ## the packages of a release, with checksums, in target/packages
+	@scripts/dist
+
+dist-test: ## install and run each package of make dist, and build all a second time to compare; needs root
+	@scripts/dist-test
+
 # Does not build anything, so root needs no Rust.
 install: ## install the build under PREFIX (/usr/local), below DESTDIR if it is set
 	@test -d $(dist) || { echo "nothing is built: run make build first" >&2; exit 1; }
 	install -D -m 755 $(numapilot) $(bindir)/numapilot
-	install -m 755 $(numapilot_lab) $(bindir)/numapilot-lab
+	install -m 755 $(release)/numapilot-lab $(bindir)/numapilot-lab
 	install -d $(libdir) $(mandir)
-	install -m 755 $(target)/release/libnumapilot_*.so $(libdir)/
-	install -m 644 $(target)/release/libnumapilot_alloc.a $(target)/release/libnumapilot_replicate.a $(libdir)/
+	install -m 755 $(release)/libnumapilot_*.so $(release)/numapilot-lab-init $(libdir)/
+	install -m 644 $(release)/libnumapilot_alloc.a $(release)/libnumapilot_replicate.a $(libdir)/
 	install -d $(includedir) $(pkgconfigdir)
 	install -m 644 $(alloc)/include/numapilot_alloc.h $(replicate)/include/numapilot_replicate.h $(includedir)/
 	version=$$($(numapilot) --version) && for library in $(alloc)/numapilot_alloc $(replicate)/numapilot_replicate; do \
