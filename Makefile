@@ -27,7 +27,7 @@ replicate = crates/inside/replicate/c
 export CARGO
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-demo build generate test demo bench man docs lint verify dist dist-test install uninstall clean
+.PHONY: help setup setup-demo setup-dist build generate test demo bench man docs lint verify dist dist-test install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -37,6 +37,9 @@ setup: ## install the programs that the tests use, where permitted; SETUP=minima
 
 setup-demo:
 	@scripts/setup demo
+
+setup-dist:
+	@scripts/setup dist
 
 build: ## optimised programs, preload libraries, manual pages and completions, in target/
 	$(CARGO) build --release --locked --workspace
@@ -73,7 +76,7 @@ man: build ## list the manual pages and completions
 docs: ## the manual as HTML, in target/book
 	@scripts/docs
 
-dist: ## the packages of a release, with checksums, in target/packages
+dist: setup-dist ## the packages of a release, with checksums, in target/packages
 	@scripts/dist
 
 dist-test: ## install and run each package of make dist, and build all a second time to compare; needs root
