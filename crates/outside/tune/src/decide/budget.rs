@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
 use super::race::LEAST_ROUNDS;
-use super::{Settings, Stop, economy};
+use super::{Settings, Stop};
 use crate::evidence::{Phase, Trial};
 use crate::shape::{Candidate, DEFAULT, Shape};
 
@@ -28,12 +28,23 @@ const RUNS_PER_LEVEL_EMULATED: usize = 4;
 const LEAST_PER_LEVEL: usize = 4;
 /// Rounds per plan to plan with if the time is too short for the whole space.
 const SHORT_RACE: usize = 5;
+/// Searches with fewer runs than this are economical.
+const FEW: usize = 40;
+/// Runs of the design of an economical search.
+pub const FEW_DESIGN: usize = 6;
 /// Distance of a difference from 0, in standard errors, that a final can show.
 const SHOWN: f64 = 5.5;
 
 /// Whether the space has too many plans to race all of them.
 pub fn is_large(shape: &Shape) -> bool {
     shape.candidates().count() > SMALL
+}
+
+/// Whether a search has so few runs for its plans that it has no noise phase and no race. With a
+/// limit of time, the number of runs is not known in advance.
+#[must_use]
+pub fn is_economical(shape: &Shape, settings: &Settings) -> bool {
+    is_large(shape) && settings.max_seconds.is_none() && settings.max_runs < FEW
 }
 
 /// Whether plans are screened before they are raced: in large spaces, if there is time.
@@ -52,7 +63,7 @@ pub fn short_list(
     settings: &Settings,
     evidence: &[Trial],
 ) -> Option<Vec<Candidate>> {
-    if economy::is_economical(shape, settings) {
+    if is_economical(shape, settings) {
         return None;
     }
     let is_before = |t: &&Trial| matches!(t.order.phase, Phase::WarmUp | Phase::Noise);
@@ -166,7 +177,8 @@ impl Settings {
     #[must_use]
     pub fn least_runs(&self, shape: &Shape) -> usize {
         if is_large(shape) && self.max_seconds.is_none() {
-            return self.warm_up + self.noise_runs + economy::LEAST;
+            // The design, and as many runs that the model chooses.
+            return self.warm_up + self.noise_runs + 2 * FEW_DESIGN;
         }
         self.least_raced(shape)
     }

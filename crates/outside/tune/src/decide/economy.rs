@@ -11,31 +11,18 @@
 //! a plan is better than the default. With fewer runs than the choice and the final together need,
 //! all serve the choice, and nothing is claimed; more runs then continue with the final.
 
-use super::budget::{Shares, is_large};
+use super::budget::{FEW_DESIGN, Shares};
 use super::race::FIXED_ROUNDS;
 use super::{Decision, Settings, Stop, design, failures, propose, rounds};
 use crate::evidence::{Order, Phase, Trial};
 use crate::shape::{Candidate, DEFAULT, Shape};
 
-/// Searches with fewer runs than this are economical.
-const FEW: usize = 40;
-/// Runs of the design.
-const DESIGN: usize = 6;
 /// Expected loss by naming the leader at which the final begins, relative to the resolution.
 const LEAST_LOSS: f64 = 0.1;
 /// Runs of the final.
 const FINAL: usize = 2 * FIXED_ROUNDS;
-/// Least runs of a search besides the default's first ones: the design and as many chosen runs.
-pub const LEAST: usize = 2 * DESIGN;
 /// Runs from which on some are kept for the final: the first 20 all serve the choice.
 const WITH_FINAL: usize = 20 + FINAL;
-
-/// Whether a search has so few runs for its plans that it has no noise phase and no race. With a
-/// limit of time, the number of runs is not known in advance.
-#[must_use]
-pub fn is_economical(shape: &Shape, settings: &Settings) -> bool {
-    is_large(shape) && settings.max_seconds.is_none() && settings.max_runs < FEW
-}
 
 /// The next run, round of the final, or end.
 pub fn next_decision(
@@ -56,7 +43,7 @@ pub fn next_decision(
         let is_begun = of(Phase::Refine).next().is_some() || !settings.prior.is_empty();
         let made: Vec<Candidate> = of(Phase::Screen).map(|t| t.order.candidate).collect();
         let out = failures::failed_plans(settings, evidence);
-        let cells = design::screening(shape, settings.seed, 1, DESIGN).concat();
+        let cells = design::screening(shape, settings.seed, 1, FEW_DESIGN).concat();
         let is_next = |cell: &Candidate| {
             !made.contains(cell) && !out.contains(cell) && !shape.is_excluded(*cell)
         };
@@ -82,7 +69,7 @@ pub fn next_decision(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::{Findings, decide};
+    use crate::decide::{Findings, decide, is_economical};
     use crate::evidence::{Goal, Outcome};
 
     /// A search in which the first factor's level 2 halves the time.

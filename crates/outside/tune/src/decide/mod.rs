@@ -29,8 +29,7 @@ use serde::{Deserialize, Serialize};
 use crate::evidence::{Goal, Order, Phase, Trial};
 use crate::shape::{Candidate, DEFAULT, Shape};
 use budget::{BLOCK, Shares};
-pub use budget::{Outlook, is_short, outlook, too_few_runs};
-pub use economy::is_economical;
+pub use budget::{Outlook, is_economical, is_short, outlook, too_few_runs};
 pub use findings::{Basis, Claim, Figure, Finding, Findings, MainEffect};
 pub use prior::{Expectation, Prior};
 pub use propose::surfaces;
@@ -143,7 +142,7 @@ pub fn decide(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Decisio
     if shares.left(evidence) == 0 {
         return Decision::Stop(shares.exhausted);
     }
-    if made(Phase::Race) == 0 && economy::is_economical(shape, settings) {
+    if made(Phase::Race) == 0 && is_economical(shape, settings) {
         return economy::next_decision(shape, settings, evidence, &shares);
     }
     if made(Phase::Race) == 0 && budget::is_screened(shape, settings, evidence) {

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::budget::Shares;
+use super::budget::{Shares, is_economical};
 use super::contenders::Contenders;
 use super::model::{self, Effort, Given, Seen, Surface};
-use super::{Settings, economy, failures};
+use super::{Settings, failures};
 use crate::evidence::{Phase, Trial};
 use crate::shape::{Candidate, DEFAULT, Shape};
 use crate::statistics::{median, robust_sigma};
@@ -143,7 +143,7 @@ pub fn surfaces(
         .collect();
     let seed = settings.seed ^ evidence.len() as u64;
     let noise = if noise.len() < LEAST_NOISE_RUNS { f64::NAN } else { robust_sigma(&noise) };
-    let is_few = economy::is_economical(shape, settings);
+    let is_few = is_economical(shape, settings);
     let given = Given { noise, prior: &settings.prior, is_few };
     model::draws(shape, &seen, given, effort, seed)
 }
