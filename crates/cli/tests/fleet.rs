@@ -103,7 +103,9 @@ fn other_files_are_refused() {
     let report = |path: &str| error(folder.path(), &["fleet", "report", path]);
     fs::write(folder.path().join("x.parquet"), "PAR1").unwrap();
     assert!(report("x.parquet").contains("is no Parquet file, or is damaged"));
-    assert!(report("nosuch").contains("cannot read nosuch"));
+    let missing = report("nosuch");
+    assert!(missing.contains("cannot read nosuch; check the path"), "{missing}");
+    assert_eq!(missing.matches("os error 2").count(), 1, "{missing}");
     fs::create_dir(folder.path().join("empty")).unwrap();
     assert!(report("empty").contains("has no file whose name ends in .parquet"));
     // Damage within the values, which only decoding shows, is an error and no crash.

@@ -34,7 +34,7 @@ const MOST_ROWS: i64 = 4 << 20;
 #[derive(Debug, Error)]
 pub enum FileError {
     /// The file system refuses.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}; check the path", path.display())]
     Io {
         /// The file.
         path: PathBuf,
@@ -43,8 +43,8 @@ pub enum FileError {
     },
     /// It is no Parquet file, or damaged.
     #[error(
-        "{} is no Parquet file, or is damaged: {source}; write it again by numapilot tune --resume \
-         --parquet", path.display()
+        "{} is no Parquet file, or is damaged; write it again by numapilot tune --resume --parquet",
+        path.display()
     )]
     Format {
         /// The file.

@@ -27,7 +27,7 @@ pub enum CandidateError {
     #[error(transparent)]
     Find(#[from] FindError),
     /// A directory that cannot be read.
-    #[error("--peers {} cannot be read ({source}); give a directory of libraries", path.display())]
+    #[error("--peers {} cannot be read; give a directory of libraries", path.display())]
     Directory {
         /// The directory.
         path: PathBuf,

@@ -66,7 +66,7 @@ pub enum WorkloadError {
     },
     /// The kernel refused to start a thread.
     #[error(
-        "thread {number} of {threads} could not be started ({source}); lower --threads, or raise the limit (ulimit -u, pids.max of the cgroup)"
+        "thread {number} of {threads} could not be started; lower --threads, or raise the limit (ulimit -u, pids.max of the cgroup)"
     )]
     Thread {
         /// The number of the thread.
@@ -97,7 +97,7 @@ pub enum WorkloadError {
         expected: u64,
     },
     /// The records could not be written.
-    #[error("the records could not be written to {path} ({source})")]
+    #[error("the records could not be written to {path}; check the path and the free space")]
     Dump {
         /// The file.
         path: std::path::PathBuf,

@@ -16,7 +16,7 @@ pub enum FleetError {
     #[error(transparent)]
     File(#[from] FileError),
     /// A directory.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}; check the path", path.display())]
     Directory {
         /// Its path.
         path: PathBuf,
