@@ -14,6 +14,8 @@
 //! at once. More of them do only when a probe was filled. Objects count of which several lie in a
 //! page of the kernel's, because programs often write only the beginning of a buffer.
 
+use crate::layout::size_class::pages_in;
+
 /// The pages that a chunk should get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
@@ -57,8 +59,14 @@ impl Density {
         Self { probe: chunk, ..Self::default() }
     }
 
+    /// Spans of so many pages are recent: 64 MiB. A heap that does not grow takes many more.
+    const RECENT: u32 = pages_in(64 << 20);
+
     /// Notes a span of this many pages with objects of this size.
     pub fn note_span(&mut self, size: usize, pages: u32, has_used_one_up: bool) {
+        if self.pages > Self::RECENT {
+            self.forget_half();
+        }
         self.pages += pages;
         self.following += if has_used_one_up && size <= Self::LARGEST { pages } else { 0 };
     }
@@ -67,9 +75,13 @@ impl Density {
     /// was noted before counts half as much the next time.
     fn are_used_up(&mut self) -> bool {
         let are = self.following > self.pages / 4 * 3;
+        self.forget_half();
+        are
+    }
+
+    fn forget_half(&mut self) {
         self.pages /= 2;
         self.following /= 2;
-        are
     }
 
     /// The pages that the next chunk, which begins at this page, should get. `is_filled` returns
@@ -154,6 +166,16 @@ mod tests {
         assert_eq!(small_if_following(96, 30), (8..16).collect::<Vec<_>>());
         assert_eq!(small_if_following(96, 20), of_all);
         assert_eq!(small_if_following(1025, 32), of_all);
+    }
+
+    #[test]
+    fn a_heap_that_does_not_grow_takes_spans_without_end() {
+        let mut density = Density::beginning_at(1);
+        for _ in 0..1 << 22 {
+            density.note_span(96, 1 << 12, true);
+        }
+        assert!(density.pages <= Density::RECENT + (1 << 12));
+        assert_eq!(density.next(2, |_| false), Pages::Huge);
     }
 
     #[test]

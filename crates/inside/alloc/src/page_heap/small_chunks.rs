@@ -115,7 +115,8 @@ impl SmallChunks {
     }
 
     /// A chunk among these pages that is filled. It is advised to have a huge page; pass it to
-    /// [`crate::page_heap::collapse`] without the lock. Looks at a few chunks, and at others the next time.
+    /// [`crate::page_heap::collapse`] without the lock. Looks at a few chunks, and at others the
+    /// next time.
     pub fn take_filled(&mut self, space: &AddressSpace, pages: Range<u32>) -> Option<u32> {
         let mut measured = 0;
         let most = MEASURED.min(self.count);
