@@ -301,18 +301,20 @@ fn limit_of(resource: usize) -> Option<usize> {
 
 /// Milliseconds of the coarse monotonic clock: exact to a timer tick.
 pub fn now_ms() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes one timespec. The C library reads the kernel's shared page, without a system
-    // call. This clock cannot fail, so `errno` does not change.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) };
-    time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
+    nanoseconds(libc::CLOCK_MONOTONIC_COARSE) / 1_000_000
 }
 
 /// Nanoseconds of the monotonic clock.
 pub fn now_ns() -> u64 {
+    nanoseconds(libc::CLOCK_MONOTONIC)
+}
+
+/// A monotonic clock, in nanoseconds.
+fn nanoseconds(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: as in `now_ms`.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    // SAFETY: writes one timespec. The C library reads the kernel's shared page, without a system
+    // call. These clocks cannot fail, so `errno` does not change.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
