@@ -189,19 +189,9 @@ fn duckdb_reads_and_rewrites_the_file() {
                  duckdb.sql(\"copy (select * from 'a.parquet') to 'b.parquet' \
                  (format parquet, compression uncompressed)\")\n\
                  print(json.dumps(rows, default=float))\n";
-    let output = Command::new("python3")
-        .args(["-c", query])
-        .env("PYTHONPATH", python_modules("python"))
-        .current_dir(folder.path())
-        .output();
-    let Ok(output) = output else {
-        println!("skipped: no python3");
-        return;
-    };
-    if String::from_utf8_lossy(&output.stderr).contains("No module named 'duckdb'") {
-        println!("skipped: python3 has no module duckdb");
-        return;
-    }
+    let mut python = Command::new("python3");
+    python.args(["-c", query]).env("PYTHONPATH", python_modules("python"));
+    let Some(output) = with_module("duckdb", python.current_dir(folder.path())) else { return };
     let rows: Value = serde_json::from_str(&out(&output)).unwrap();
     let good = rows.as_array().unwrap().iter().find(|row| row[0] == "FIGURE=80").unwrap();
     assert_eq!(good[2], 80.0, "{rows}");
@@ -234,22 +224,24 @@ fn the_example_of_the_manual_finds_the_flag() {
         program.display(),
         std::env::var("PATH").unwrap()
     );
-    let output = Command::new("python3")
-        .arg("search.py")
-        .env("PYTHONPATH", python_modules("python-optuna"))
-        .env("PATH", path)
-        .current_dir(folder.path())
-        .output();
-    let Ok(output) = output else {
-        println!("skipped: no python3");
-        return;
-    };
-    if String::from_utf8_lossy(&output.stderr).contains("No module named 'optuna'") {
-        println!("skipped: python3 has no module optuna");
-        return;
-    }
+    let mut python = Command::new("python3");
+    python.arg("search.py").env("PYTHONPATH", python_modules("python-optuna")).env("PATH", path);
+    let Some(output) = with_module("optuna", python.current_dir(folder.path())) else { return };
     let text = out(&output);
     let best: f64 = text.split_whitespace().last().unwrap().parse().unwrap();
     // The best is 10 seconds of 27; one thread more or less makes 11 of them.
     assert!(text.contains("'numa': '+'") && best < 11.5 / 27.0, "{text}");
+}
+
+/// What a Python program printed; `None`, which is reported, without Python or this module.
+fn with_module(module: &str, python: &mut Command) -> Option<Output> {
+    let Ok(output) = python.output() else {
+        println!("skipped: no python3");
+        return None;
+    };
+    if String::from_utf8_lossy(&output.stderr).contains(&format!("No module named '{module}'")) {
+        println!("skipped: python3 has no module {module}");
+        return None;
+    }
+    Some(output)
 }

@@ -342,15 +342,19 @@ mod tests {
         crate::affinity::set(0, &before).unwrap();
     }
 
+    /// A record as the kernel writes it: header and words.
+    fn record(kind: u32, words: &[u64]) -> Vec<u8> {
+        let mut bytes = kind.to_ne_bytes().to_vec();
+        bytes.extend(0u16.to_ne_bytes());
+        bytes.extend((8 + 8 * words.len() as u16).to_ne_bytes());
+        bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+        bytes
+    }
+
     #[test]
     fn records_by_hand() {
         let mut bytes = Vec::new();
-        let mut add = |kind: u32, words: &[u64]| {
-            bytes.extend(kind.to_ne_bytes());
-            bytes.extend(0u16.to_ne_bytes());
-            bytes.extend((8 + 8 * words.len() as u16).to_ne_bytes());
-            words.iter().for_each(|word| bytes.extend(word.to_ne_bytes()));
-        };
+        let mut add = |kind, words: &[u64]| bytes.extend(record(kind, words));
         add(abi::PERF_RECORD_SAMPLE, &[8 << 32 | 7, 1000, 0xabcd_e000, 3]);
         add(abi::PERF_RECORD_LOST, &[0, 17]);
         add(999, &[]);
@@ -379,12 +383,7 @@ mod tests {
     #[test]
     fn records_about_code_by_hand() {
         let mut bytes = Vec::new();
-        let mut add = |kind: u32, words: &[u64]| {
-            bytes.extend(kind.to_ne_bytes());
-            bytes.extend(0u16.to_ne_bytes());
-            bytes.extend((8 + 8 * words.len() as u16).to_ne_bytes());
-            words.iter().for_each(|word| bytes.extend(word.to_ne_bytes()));
-        };
+        let mut add = |kind, words: &[u64]| bytes.extend(record(kind, words));
         add(abi::PERF_RECORD_SAMPLE, &[0x40_1000, 8 << 32 | 7, 1000, 3]);
         add(abi::PERF_RECORD_FORK, &[7 << 32 | 9, 7 << 32 | 9, 1001, 0, 0, 0]);
         let name = u64::from_ne_bytes(*b"/lib/a\0\0");
