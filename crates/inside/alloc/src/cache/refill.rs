@@ -198,9 +198,7 @@ impl ThreadCache {
             let wanted = spans::Wanted { class, owner: self.owner, has_used_one_up };
             match spans::take(space, self.node(), wanted, room, own) {
                 spans::Taken::Objects(count) => objects = count,
-                spans::Taken::Span(start) => {
-                    cold.set_fresh(start..start + info.capacity as usize * size);
-                }
+                spans::Taken::Span(objects) => cold.set_fresh(objects),
                 spans::Taken::Nothing => {}
             }
             self.bag.set(bag);

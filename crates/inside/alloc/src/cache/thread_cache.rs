@@ -280,7 +280,7 @@ impl ThreadCache {
         let cold = &self.cold[class];
         let info = &size_class::TABLE[class];
         let fresh = cold.fresh().len() / info.size as usize;
-        active + cold.objects().min(MAGAZINE_MAX) + fresh.min(info.capacity as usize)
+        active + cold.objects().min(MAGAZINE_MAX) + fresh.min(info.capacity_of(info.pages))
     }
 }
 

@@ -190,14 +190,14 @@ impl NodeState {
                 .is_ok()
     }
 
-    /// Whether the heap has taken so much new memory that a tick is due: 512 KiB or a thirty-second
+    /// Whether the heap has taken so much new memory that a tick is due: 256 KiB or a sixty-fourth
     /// of its size. If so, only the caller performs it.
     pub fn has_grown(&self, space: &AddressSpace) -> bool {
-        const LEAST: u32 = size_class::pages_in(512 << 10);
+        const LEAST: u32 = size_class::pages_in(256 << 10);
         let (next, reached) =
             (self.next_growth.load(Ordering::Relaxed), self.reached.load(Ordering::Relaxed));
         let size = reached.saturating_sub(space.first_page(self.number));
-        let after = reached + LEAST.max(size / 32);
+        let after = reached + LEAST.max(size / 64);
         reached >= next
             && self
                 .next_growth

@@ -213,13 +213,13 @@ mod tests {
         class: usize,
         most: usize,
     ) -> (u32, usize) {
-        let wanted = Wanted { class, owner: Owner::NONE, has_used_one_up: false };
-        let Taken::Span(start) = spans::take(space, node.number, wanted, &[], None) else {
+        let wanted = Wanted { class, owner: Owner::NONE, has_used_one_up: true };
+        let Taken::Span(range) = spans::take(space, node.number, wanted, &[], None) else {
             panic!("nothing else has used this class");
         };
-        let info = &size_class::TABLE[class];
+        let start = range.start;
         let all: std::vec::Vec<usize> =
-            (0..info.capacity as usize).map(|index| start + index * info.size as usize).collect();
+            range.step_by(size_class::TABLE[class].size as usize).collect();
         for objects in all.chunks(most) {
             let magazine = node.empty_magazine(space, 0).unwrap();
             for (index, &object) in (1..).zip(objects) {

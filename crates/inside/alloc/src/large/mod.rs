@@ -79,13 +79,20 @@ pub fn allocate_to_replace(
     align: usize,
     old: *mut u8,
 ) -> Block {
-    let (_, page, pages) = find(space, old);
-    if pages < MOVE_FROM || align > PAGE {
+    if align > PAGE {
         return allocate(space, node, size, align);
     }
+    let (_, page, pages) = find(space, old);
     // Huge pages move whole if the new block has the same position within 2 MiB as the old one.
-    let rest = (space.address_of(page) / PAGE) as u32 % HUGE_PAGES;
-    let block = take(space, node, size, Begin { by: HUGE_PAGES, rest }, Purpose::Target);
+    let at = match pages < MOVE_FROM {
+        true => Begin::ANYWHERE,
+        false => {
+            Begin { by: HUGE_PAGES, rest: (space.address_of(page) / PAGE) as u32 % HUGE_PAGES }
+        }
+    };
+    // A block with guard pages does not grow in place.
+    let purpose = if guard_pages() == 0 { Purpose::Target } else { Purpose::Block };
+    let block = take(space, node, size, at, purpose);
     // If memory is short, there may be room for a block at another position.
     if block.start.is_null() { allocate(space, node, size, align) } else { block }
 }

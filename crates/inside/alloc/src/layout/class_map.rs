@@ -1,8 +1,8 @@
 //! The class map: what lies in each page of the payload, and to whom its objects return.
 //!
 //! ```text
-//!  bit   15 14   13 ...... 7   6 ...... 0
-//!        | 0 0 |    owner    |    bin    |    0: no small objects
+//!  bit   15   14 ...... 8   7 ...... 0
+//!        | 0 |    owner    |    bin    |    0: no small objects
 //! ```
 //!
 //! The owner of a span is the cache of the thread that took it. Threads return small objects of
@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicU16, Ordering};
 use crate::layout::size_class::{self, CLASSES};
 
 /// Binary logarithm of the number of bins, rounded up.
-const BIN_BITS: u32 = 7;
+const BIN_BITS: u32 = 8;
 /// Bits of an owner.
 const OWNER_BITS: u32 = 7;
 /// Numbers of this many bits are owners, or none.

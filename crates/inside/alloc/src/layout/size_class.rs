@@ -1,9 +1,11 @@
 //! Size classes of small objects.
 //!
-//! There are steps of 16 bytes up to 512, then five classes per doubling up to 32 KiB: 9, 10, 12, 14
-//! and 16 eighths. At most 6.25 % of an object above 256 bytes is lost, and 20 % above 512. An object
-//! of 257 bytes takes 272, not 320: keys and rows of databases often have this size. So has a power
-//! of two with a header (a database's page in its cache), for which the first step is small.
+//! There are steps of 16 bytes up to 512, then eight classes per doubling up to 32 KiB. At most 6.25 %
+//! of an object above 256 bytes is lost, and 12.5 % above 512. An object of 257 bytes takes 272, not
+//! 320: keys and rows of databases often have this size.
+//!
+//! Each class has spans of its own. The first one that a thread takes of a class is short, because
+//! most programs use many classes and need a few objects of each.
 //!
 //! A class has two names. Its *number* counts from 1; 0 means "not small". Its *bin* is twice the
 //! number: the index of its first word among a cache's bins, so that the fast paths need no
@@ -20,7 +22,7 @@ pub const SMALL_MAX: usize = 32 << 10;
 /// Every address that is handed out is a multiple of this.
 pub const QUANTUM: usize = 16;
 /// Number of classes, including 0.
-pub const CLASSES: usize = 1 + FINE + 6 * STEPS.len();
+pub const CLASSES: usize = 1 + FINE + 6 * STEPS;
 /// Most objects in one magazine.
 pub const MAGAZINE_MAX: usize = 127;
 
@@ -30,8 +32,10 @@ pub const SPAN_MIN: usize = 64 << 10;
 const MUCH: usize = 64;
 /// Classes in steps of [`QUANTUM`].
 const FINE: usize = 32;
-/// The classes of a doubling, in eighths of its beginning.
-const STEPS: [usize; 5] = [9, 10, 12, 14, 16];
+/// Classes in a doubling.
+const STEPS: usize = 8;
+/// Objects that the first span of a thread has at least.
+const FIRST: usize = 4;
 
 /// Number of pages in this many bytes.
 pub const fn pages_in(bytes: usize) -> u32 {
@@ -45,8 +49,11 @@ pub struct Class {
     pub size: u32,
     /// Pages of a span: enough for eight objects, and enough that little is lost at its end.
     pub pages: u32,
-    /// Objects in a span.
-    pub capacity: u32,
+    /// Pages of the first span that a thread takes.
+    pub first_pages: u32,
+    /// Objects in a span, and in a first one.
+    capacity: u32,
+    first_capacity: u32,
     /// Objects in a full magazine: about 64 KiB, so that a thread holds little free memory.
     pub magazine: u32,
     /// Most magazines in a depot: 64 MiB of objects and 4 MiB of pointers. Objects freed beyond
@@ -65,6 +72,13 @@ impl Class {
         let index = ((offset as u64 * self.reciprocal) >> 40) as usize;
         (index, index * self.size as usize == offset)
     }
+
+    /// Objects in a span of this many pages, one of the two lengths.
+    #[inline]
+    pub fn capacity_of(&self, pages: u32) -> usize {
+        debug_assert!(pages == self.pages || pages == self.first_pages);
+        (if pages == self.pages { self.capacity } else { self.first_capacity }) as usize
+    }
 }
 
 const fn size_of_class(class: usize) -> usize {
@@ -72,7 +86,7 @@ const fn size_of_class(class: usize) -> usize {
         class * QUANTUM
     } else {
         let step = class - FINE - 1;
-        ((FINE * QUANTUM) << (step / STEPS.len())) / 8 * STEPS[step % STEPS.len()]
+        ((FINE * QUANTUM) << (step / STEPS)) / STEPS * (STEPS + 1 + step % STEPS)
     }
 }
 
@@ -81,7 +95,9 @@ const fn describe(class: usize) -> Class {
         return Class {
             size: 0,
             pages: 0,
+            first_pages: 0,
             capacity: 0,
+            first_capacity: 0,
             magazine: 0,
             depot: 0,
             overflow: 0,
@@ -103,6 +119,10 @@ const fn describe(class: usize) -> Class {
         }
         longer += 1;
     }
+    let mut first = 1;
+    while first < pages && (first * PAGE / size < FIRST || first * PAGE % size * 8 > first * PAGE) {
+        first += 1;
+    }
     let mut magazine = SPAN_MIN / size;
     if magazine < 7 {
         magazine = 7;
@@ -116,7 +136,9 @@ const fn describe(class: usize) -> Class {
     Class {
         size: size as u32,
         pages: pages as u32,
+        first_pages: first as u32,
         capacity: (pages * PAGE / size) as u32,
+        first_capacity: (first * PAGE / size) as u32,
         magazine: magazine as u32,
         depot: depot as u32,
         overflow: (depot / 64) as u32,
@@ -219,10 +241,30 @@ mod tests {
     #[test]
     fn little_is_lost_at_the_end_of_a_span() {
         for class in &TABLE[1..] {
-            let span = class.pages as usize * PAGE;
-            let used = (class.capacity * class.size) as usize;
-            assert!(used <= span && (span - used) * 32 <= span, "{class:?}");
-            assert!(class.capacity as usize <= span / QUANTUM);
+            for (pages, most) in [(class.pages, 32), (class.first_pages, 8)] {
+                let (span, capacity) = (pages as usize * PAGE, class.capacity_of(pages));
+                let used = capacity * class.size as usize;
+                assert!(used <= span && (span - used) * most <= span, "{class:?}");
+                assert!(capacity <= span / QUANTUM);
+            }
+        }
+    }
+
+    #[test]
+    fn first_spans_are_short() {
+        for class in &TABLE[1..] {
+            let size = class.size as usize;
+            assert!(class.first_pages <= class.pages, "{class:?}");
+            assert!(class.capacity_of(class.first_pages) >= FIRST, "{class:?}");
+            assert!(size > PAGE / FIRST / 2 || class.first_pages == 1, "{class:?}");
+        }
+    }
+
+    #[test]
+    fn little_of_an_object_is_lost() {
+        for size in 257..=SMALL_MAX {
+            let lost = TABLE[bin_of(size) / 2].size as usize - size;
+            assert!(lost * if size <= 512 { 16 } else { 8 } < size, "{size}");
         }
     }
 

@@ -12,6 +12,8 @@ pub enum Use {
     Small = 2,
     /// A large block.
     Large = 3,
+    /// Address space that was never used, for the block before it (`crate::page_heap::room`).
+    Room = 4,
 }
 
 /// The description of a run, in the table by page number. All zeroes: nothing begins here.

@@ -15,6 +15,7 @@ struct Found {
     pages: u32,
     dirty_runs: u32,
     dirty_pages: u32,
+    rooms: u32,
 }
 
 impl Found {
@@ -35,7 +36,10 @@ impl PageHeap {
     pub fn check(&self, space: &AddressSpace) -> Result<(), &'static str> {
         let walked = self.check_pages(space)?;
         let listed = self.check_lists(space)?;
-        if walked != listed {
+        if walked.rooms != self.rooms {
+            return Err("the number of blocks that have room is wrong");
+        }
+        if walked != (Found { rooms: walked.rooms, ..listed }) {
             return Err("a free run is on no list, or on one that does not exist");
         }
         if walked.dirty_pages != self.dirty {
@@ -61,7 +65,11 @@ impl PageHeap {
         while page < self.frontier {
             let span =
                 self.at(space, page).ok_or("pages that were handed out are not committed")?;
+            found.rooms += u32::from(span.state == Use::Room);
             if span.state != Use::Free {
+                if was_free && span.state == Use::Room {
+                    return Err("there is room after free pages");
+                }
                 was_free = false;
                 page += if span.state == Use::Nothing { 1 } else { span.pages.max(1) };
                 continue;
@@ -146,17 +154,8 @@ mod tests {
 
     use super::*;
     use crate::os::random;
-    use crate::page_heap::Region;
     use crate::page_heap::run::{Begin, Purpose, Run};
-
-    /// A region in an address space of its own.
-    fn region() -> (&'static AddressSpace, &'static Region) {
-        let space = std::boxed::Box::leak(std::boxed::Box::new(AddressSpace::NONE));
-        assert!(space.make());
-        // SAFETY: just created, and only this test uses it.
-        unsafe { (*(space.state(0) as *mut Region)).start(space, 0) };
-        (space, Region::of(space, 0))
-    }
+    use crate::page_heap::tests::region;
 
     /// A number below `limit`.
     fn below(limit: u64) -> u32 {
@@ -176,7 +175,8 @@ mod tests {
                 0..3 => {
                     let pages = 1 + below(if now_ms % 10 == 0 { 300 } else { 12 });
                     let at = Begin::at_multiple_of(1 << below(4));
-                    let run = heap.take(space, pages, at, Purpose::Block).expect("memory");
+                    let purpose = if below(4) == 0 { Purpose::Target } else { Purpose::Block };
+                    let run = heap.take(space, pages, at, purpose).expect("memory");
                     assert_eq!(run.pages, pages);
                     assert!((space.address_of(run.page) >> 14).is_multiple_of(at.by as usize));
                     let overlaps = |other: &Run| {
@@ -221,8 +221,9 @@ mod tests {
             heap.give(space, Run { zero: false, ..run }, 7);
         });
         assert_eq!(heap.check(space), Ok(()));
-        let damage: [fn(&mut PageHeap, &AddressSpace, u32); 5] = [
+        let damage: [fn(&mut PageHeap, &AddressSpace, u32); 6] = [
             |heap, _, _| heap.dirty += 1,
+            |heap, _, _| heap.rooms += 1,
             |heap, _, _| heap.filled = 0,
             |heap, _, _| heap.youngest = 0,
             // SAFETY: a committed page of the test's own.
@@ -232,9 +233,11 @@ mod tests {
         ];
         for (number, damage) in damage.into_iter().enumerate() {
             let (dirty, filled, youngest) = (heap.dirty, heap.filled, heap.youngest);
+            let rooms = heap.rooms;
             damage(&mut heap, space, runs[0].page);
             assert!(heap.check(space).is_err(), "damage {number} is not found");
             (heap.dirty, heap.filled, heap.youngest) = (dirty, filled, youngest);
+            heap.rooms = rooms;
             for page in [runs[0].page, runs[0].page + 2] {
                 // SAFETY: as above.
                 unsafe { (*space.span(page)).pages = 3 };

@@ -19,7 +19,7 @@ use crate::layout::address_space::AddressSpace;
 use crate::layout::size_class::{CLASSES, HUGE_PAGES, PAGE, pages_in};
 use crate::layout::span::{Span, Use};
 use crate::os::{decay_request, kernel};
-use crate::page_heap::huge_pages::HugePages;
+use crate::page_heap::huge_pages::{Extent, HugePages};
 use crate::page_heap::run::{Begin, Purpose, Run};
 use crate::page_heap::small_chunks::SmallChunks;
 
@@ -41,7 +41,10 @@ pub struct PageHeap {
     pub(super) frontier: u32,
     /// First page that is not accessible yet.
     pub(super) committed: u32,
-    end: u32,
+    pub(super) end: u32,
+    /// Blocks that have room to grow, and the pages of all rooms.
+    pub(super) rooms: u32,
+    pub(super) room_pages: u32,
     /// Decides which of its chunks get huge pages.
     huge: HugePages,
     /// Those that have small ones.
@@ -102,9 +105,10 @@ impl PageHeap {
         }
     }
 
-    /// Notes that a thread takes a span of a class, before it does.
-    pub fn note_span(&mut self, class: usize, has_used_one_up: bool) {
-        self.huge.note_span(class, has_used_one_up);
+    /// Notes that a thread takes a span of this many pages with objects of this size, before it
+    /// does.
+    pub fn note_span(&mut self, size: usize, pages: u32, has_used_one_up: bool) {
+        self.huge.note_span(size, pages, has_used_one_up);
     }
 
     /// Takes a run of `pages`.
@@ -117,7 +121,11 @@ impl PageHeap {
     ) -> Option<Run> {
         // A longer run certainly contains one that begins there.
         let wanted = pages.checked_add(at.by - 1)?;
-        let mut run = match self.unlink_fitting(space, wanted) {
+        let with_room = match purpose {
+            Purpose::Target => self.take_to_grow(space, pages, at),
+            _ => None,
+        };
+        let mut run = match with_room.or_else(|| self.unlink_fitting(space, wanted)) {
             Some(run) => run,
             None => self.advance(space, wanted, purpose)?,
         };
@@ -147,10 +155,13 @@ impl PageHeap {
         more: u32,
     ) -> Option<Run> {
         let next = page + pages;
-        if next == self.frontier {
-            let run = self.advance(space, more, Purpose::Block)?;
+        let new = match next == self.frontier {
+            true => Some(self.advance(space, more, Purpose::Block)?),
+            false => self.take_room(space, next, more),
+        };
+        if new.is_some() {
             self.used += more;
-            return Some(run);
+            return new;
         }
         let span = self.at(space, next)?;
         if span.state != Use::Free || span.pages < more {
@@ -194,10 +205,12 @@ impl PageHeap {
         let pages = self.first..self.frontier & !(HUGE_PAGES - 1);
         if pages.is_empty() || self.small.is_empty() || !self.huge.may_try(1) {
             None
-        } else if any {
-            self.small.take_filled(space, pages)
         } else {
-            self.small.take_if_filled(space, pages.start).then_some(pages.start)
+            let first = pages.start;
+            let is_first = self.small.take_first_if_filled(space, first, self.extent().size);
+            is_first
+                .then_some(first)
+                .or_else(|| any.then(|| self.small.take_filled(space, pages))?)
         }
     }
 
@@ -236,6 +249,7 @@ impl PageHeap {
             let other = self.unlink(space, first);
             run = Run { page: first, pages: other.pages + run.pages, zero: other.zero && run.zero };
         }
+        run.pages += self.absorb_room(space, run.page + run.pages);
         let after = run.page + run.pages;
         if after < self.frontier
             && let Some(next) = self.at(space, after)
@@ -349,7 +363,7 @@ impl PageHeap {
     }
 
     /// Takes the shortest listed run that holds `pages`.
-    fn unlink_fitting(&mut self, space: &AddressSpace, pages: u32) -> Option<Run> {
+    pub(super) fn unlink_fitting(&mut self, space: &AddressSpace, pages: u32) -> Option<Run> {
         let first = list_of(pages);
         let mut lists = self.filled >> first << first;
         while lists != 0 {
@@ -370,7 +384,12 @@ impl PageHeap {
     }
 
     /// Takes pages never used.
-    fn advance(&mut self, space: &AddressSpace, pages: u32, purpose: Purpose) -> Option<Run> {
+    pub(super) fn advance(
+        &mut self,
+        space: &AddressSpace,
+        pages: u32,
+        purpose: Purpose,
+    ) -> Option<Run> {
         let end = self.frontier.checked_add(pages).filter(|&end| end <= self.end)?;
         if end > self.committed && !self.grow(space, end) {
             return None;
@@ -378,8 +397,13 @@ impl PageHeap {
         let run = Run { page: self.frontier, pages, zero: true };
         self.frontier = end;
         Region::of(space, self.node).reached.store(end, Ordering::Release);
-        self.huge.enter(space, (self.first, self.committed), &mut self.small, run, purpose);
+        self.huge.enter(space, self.extent(), &mut self.small, run, purpose);
         Some(run)
+    }
+
+    fn extent(&self) -> Extent {
+        let size = self.frontier - self.first - self.room_pages;
+        Extent { first: self.first, committed: self.committed, size }
     }
 
     /// Makes pages up to `end` accessible, and more of them if the heap is larger.
@@ -405,7 +429,7 @@ impl PageHeap {
     }
 
     #[expect(clippy::mut_from_ref, reason = "the table is the space's, the lock is this heap's")]
-    fn at_mut<'a>(&self, space: &'a AddressSpace, page: u32) -> Option<&'a mut Span> {
+    pub(super) fn at_mut<'a>(&self, space: &'a AddressSpace, page: u32) -> Option<&'a mut Span> {
         // SAFETY: as in `at`; no two of these references live at the same time.
         (page < self.committed).then(|| unsafe { &mut *space.span(page) })
     }

@@ -11,7 +11,8 @@
 //! heap. So no two threads clear a huge page for the same chunk, and this happens only where spans
 //! of small objects fill the memory (numalloc section 3.4, incremental sharing;
 //! [`crate::page_heap::density`] measures whether they do). Blocks belong to their owner, who may
-//! never touch them. Only a few chunks of a block are touched, and only if it is long.
+//! never touch them. Only a few chunks of a block are touched, and only if it is long; all but the
+//! first are discarded again.
 //!
 //! If the machine gives huge pages without being asked (`always`), blocks get them on a machine with
 //! one node, and small programs do not: their objects lie in the first chunk, which has small pages.
@@ -22,7 +23,7 @@ use core::ops::Range;
 
 use crate::config;
 use crate::layout::address_space::AddressSpace;
-use crate::layout::size_class::{self, HUGE_PAGES, PAGE, pages_in};
+use crate::layout::size_class::{HUGE_PAGES, PAGE, pages_in};
 use crate::os::kernel;
 use crate::page_heap::advice::{self, Advice};
 use crate::page_heap::density::{Density, Pages};
@@ -35,7 +36,7 @@ const HUGE_FROM: u32 = pages_in(16 << 20);
 const TIMED_FROM: u32 = pages_in(4 << 20);
 
 /// One chunk is touched for each part of this many pages, but no more than a few in a block.
-const PART: u32 = pages_in(32 << 20);
+const PART: u32 = pages_in(64 << 20);
 const PARTS: u32 = 8;
 
 /// Huge pages are used until they cost this many times as much as small ones for the same memory:
@@ -64,38 +65,46 @@ pub struct HugePages {
     density: Density,
 }
 
+/// The pages of a heap.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    /// The first one, which is never handed out.
+    pub first: u32,
+    /// The first one that is not accessible.
+    pub committed: u32,
+    /// How many were ever handed out.
+    pub size: u32,
+}
+
 impl HugePages {
     /// First and shortest pause, and the longest: from 32 MiB, in which a page of 8 ms is not
     /// noticed, to 2 GiB.
     const PAUSE: core::ops::RangeInclusive<u32> = 16..=1024;
 
     /// Notes that a thread takes a span, before it does.
-    pub fn note_span(&mut self, class: usize, has_used_one_up: bool) {
-        let class = &size_class::TABLE[class];
-        self.density.note_span(class.size as usize, class.pages, has_used_one_up);
+    pub fn note_span(&mut self, size: usize, pages: u32, has_used_one_up: bool) {
+        self.density.note_span(size, pages, has_used_one_up);
     }
 
-    /// Decides on the chunks that begin in a run just taken from the frontier of a heap whose pages
-    /// `first..committed` are accessible. The pages of the run and those after it have not been
-    /// touched.
+    /// Decides on the chunks that begin in a run of a heap that was just taken and never used before.
+    /// The pages of the run and those after it have not been touched.
     pub fn enter(
         &mut self,
         space: &AddressSpace,
-        (first, committed): (u32, u32),
+        heap: Extent,
         small: &mut SmallChunks,
         run: Run,
         purpose: Purpose,
     ) {
         let end = run.page + run.pages;
-        // Page `first` is never handed out.
-        if run.page == first + 1 && config::get().huge_pages {
-            self.enter_first(space, (first, committed), small, run.page);
+        if run.page == heap.first + 1 && config::get().huge_pages {
+            self.enter_first(space, heap, small, run.page);
         }
         let chunk = run.page.next_multiple_of(HUGE_PAGES);
         // The memory after a block may be touched first on another node.
         let ends_inside = purpose != Purpose::Objects && is_shared(space, run.page);
         let stop = if ends_inside { end } else { end.next_multiple_of(HUGE_PAGES) };
-        let stop = stop.min(committed) & !(HUGE_PAGES - 1);
+        let stop = stop.min(heap.committed) & !(HUGE_PAGES - 1);
         if chunk >= stop || !config::get().huge_pages {
             return;
         }
@@ -111,7 +120,7 @@ impl HugePages {
                     }
                 }
             }
-            _ if end - first < HUGE_FROM => {}
+            _ if heap.size < HUGE_FROM => {}
             Purpose::Block => self.enter_block(space, run, chunk..stop),
             Purpose::Target if self.skip == 0 => advice::give(space, chunk..stop, Advice::Huge),
             Purpose::Target => {}
@@ -122,7 +131,7 @@ impl HugePages {
     fn enter_first(
         &mut self,
         space: &AddressSpace,
-        (first, committed): (u32, u32),
+        Extent { first, committed, .. }: Extent,
         small: &mut SmallChunks,
         page: u32,
     ) {
@@ -143,13 +152,14 @@ impl HugePages {
         if self.small_ns == 0 && run.page < chunks.start {
             self.time_small(space, run.page);
         }
+        let first = chunks.start;
         // The cost of the first chunk says little about those 100 MiB later.
         let part = PART.max((chunks.end - chunks.start) / PARTS).next_multiple_of(HUGE_PAGES);
         while !chunks.is_empty() {
             let end = chunks.end.min(chunks.start + part);
             if self.may_try((end - chunks.start) / HUGE_PAGES) {
                 self.try_one(space, chunks.start);
-                if is_shared(space, run.page) {
+                if chunks.start > first || is_shared(space, run.page) {
                     forget(space, chunks.start);
                 }
                 let others = chunks.start + HUGE_PAGES;
@@ -214,8 +224,8 @@ fn is_shared(space: &AddressSpace, page: u32) -> bool {
     space.node_of(space.address_of(page)).is_some_and(|region| space.nodes().is_shared(region))
 }
 
-/// Discards a chunk of a block that was touched only to time it, so that it will lie on the node of
-/// the thread that touches it next.
+/// Discards a chunk of a block that was touched only to time it. The owner may never use it, or a
+/// thread of another node may touch it next.
 fn forget(space: &AddressSpace, chunk: u32) {
     // SAFETY: the chunk is not used yet. If it stays, it is full of zeroes as well.
     let _ = unsafe { kernel::discard(space.address_of(chunk), CHUNK) };

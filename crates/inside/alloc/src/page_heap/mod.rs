@@ -13,6 +13,7 @@ mod heap;
 mod huge_pages;
 pub mod mapping_budget;
 
+mod room;
 pub mod run;
 pub mod small_chunks;
 
@@ -64,5 +65,24 @@ impl Region {
     /// Releases its lock after a fork, in parent and child.
     pub fn release(&self) {
         self.pages.0.release();
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    //! A page heap of a test's own.
+
+    extern crate std;
+
+    use crate::layout::address_space::AddressSpace;
+    use crate::page_heap::Region;
+
+    /// A region in an address space of its own.
+    pub fn region() -> (&'static AddressSpace, &'static Region) {
+        let space = std::boxed::Box::leak(std::boxed::Box::new(AddressSpace::NONE));
+        assert!(space.make());
+        // SAFETY: just created, and only this test uses it.
+        unsafe { (*(space.state(0) as *mut Region)).start(space, 0) };
+        (space, Region::of(space, 0))
     }
 }

@@ -7,7 +7,7 @@ pub enum Purpose {
     Objects,
     /// A block, of which the owner may use any part, or none.
     Block,
-    /// A block to which the contents of another one will be moved.
+    /// A block that grows, to which the contents of a shorter one will be moved.
     Target,
 }
 

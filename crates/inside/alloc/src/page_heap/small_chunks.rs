@@ -24,8 +24,12 @@ use crate::page_heap::advice::{self, Advice};
 pub const CHUNK: usize = HUGE_PAGES as usize * PAGE;
 /// A chunk of which less is in memory gets small pages, unless it is empty.
 const SPARSE_BELOW: usize = CHUNK / 8 * 7;
-/// A chunk of which at least this much is in memory gets a huge page again.
-const FULL_FROM: usize = CHUNK / 16 * 15;
+/// A chunk of which no more than this is not in memory gets a huge page again.
+const LOST: usize = CHUNK / 16;
+/// The same for the first chunk of a heap, if it is at most 1 / `FIRST_PART` of the heap. Objects of
+/// all sizes that the program uses all the time lie there, each size in a page of its own.
+const FIRST_LOST: usize = CHUNK / 2;
+const FIRST_PART: usize = 16;
 
 /// Most chunks that one call of [`SmallChunks::take_filled`] looks at, and most of them that it
 /// measures: about 10 microseconds of work.
@@ -129,7 +133,7 @@ impl SmallChunks {
             self.next = if end < pages.end { end } else { pages.start };
             if advice::of(space, chunk) == Advice::Small {
                 measured += 1;
-                if self.take_if_filled(space, chunk) {
+                if self.take_if_filled(space, chunk, LOST) {
                     return Some(chunk);
                 }
             }
@@ -137,10 +141,16 @@ impl SmallChunks {
         None
     }
 
-    /// Whether this chunk has small pages and is filled. If so, it is advised to have a huge page.
-    pub fn take_if_filled(&mut self, space: &AddressSpace, chunk: u32) -> bool {
+    /// Whether the first chunk of a heap of this many pages has small pages and is
+    /// filled. If so, it is advised to have a huge page.
+    pub fn take_first_if_filled(&mut self, space: &AddressSpace, chunk: u32, size: u32) -> bool {
+        let lost = (size as usize * PAGE / FIRST_PART).clamp(LOST, FIRST_LOST);
+        self.take_if_filled(space, chunk, lost)
+    }
+
+    fn take_if_filled(&mut self, space: &AddressSpace, chunk: u32, lost: usize) -> bool {
         advice::of(space, chunk) == Advice::Small
-            && resident(space, chunk) >= FULL_FROM
+            && resident(space, chunk) >= CHUNK - lost
             && self.remove(space, chunk)
     }
 

@@ -88,7 +88,7 @@ unsafe fn return_object(space: &AddressSpace, pages: &mut PageHeap, object: usiz
     span.free += 1;
     span.zero = false;
     span.since = now_ms;
-    if span.free == info.capacity {
+    if span.free as usize == info.capacity_of(span.pages) {
         if span.listed {
             list::remove(space, pages, class, page);
         }
@@ -100,17 +100,18 @@ unsafe fn return_object(space: &AddressSpace, pages: &mut PageHeap, object: usiz
 
 /// Gives a span that is entirely free to the page heap.
 fn dissolve(space: &AddressSpace, pages: &mut PageHeap, class: usize, page: u32, now_ms: u32) {
-    let info = &size_class::TABLE[class];
-    for back in 0..info.pages {
+    // SAFETY: the span is in use and under the lock.
+    let length = unsafe { (*space.span(page)).pages };
+    for back in 0..length {
         space.set_entry(page + back, Entry::NONE);
-        // SAFETY: the span is in use and under the lock; nothing refers to its objects.
+        // SAFETY: as above; nothing refers to its objects.
         unsafe { (*space.span(page + back)).back = 0 };
     }
     // SAFETY: as above.
     unsafe {
         (*space.span(page)).state = Use::Nothing;
-        space.bits(page).write_bytes(0, (info.capacity as usize).div_ceil(64));
+        space.bits(page).write_bytes(0, size_class::TABLE[class].capacity_of(length).div_ceil(64));
     }
-    let run = Run { page, pages: info.pages, zero: false };
+    let run = Run { page, pages: length, zero: false };
     pages.give(space, run, now_ms);
 }

@@ -16,13 +16,11 @@ use crate::slab::{give_back, spans};
 pub fn allocate(space: &AddressSpace, node: usize, class: usize) -> *mut u8 {
     let mut pages = Region::of(space, node).lock();
     if pages.partial[class] == 0 {
-        let size = size_class::TABLE[class].size as usize;
-        let Some(start) = spans::take_span(space, &mut pages, class) else { return null_mut() };
-        let end = start + size_class::TABLE[class].capacity as usize * size;
+        let Some(objects) = spans::take_span(space, &mut pages, class) else { return null_mut() };
         // The last object stays out until the others are in, because a span that is entirely free
         // would go straight back.
-        let last = end - size;
-        give_back::return_fresh_locked(space, &mut pages, class, start..last);
+        let last = objects.end - size_class::TABLE[class].size as usize;
+        give_back::return_fresh_locked(space, &mut pages, class, objects.start..last);
         return last as *mut u8;
     }
     let page = pages.partial[class];
@@ -32,7 +30,7 @@ pub fn allocate(space: &AddressSpace, node: usize, class: usize) -> *mut u8 {
 /// Takes a free object of a listed span: the first one from a random position on.
 fn pick(space: &AddressSpace, pages: &mut PageHeap, class: usize, page: u32) -> *mut u8 {
     let info = &size_class::TABLE[class];
-    let words = (info.capacity as usize).div_ceil(64);
+    let words = spans::capacity(space, pages, class, page).div_ceil(64);
     let random = random::word();
     let (first, shift) = (random as usize % words, (random >> 32) as u32 % 64);
     for word in (first..words).chain(0..first) {

@@ -54,10 +54,10 @@ fn purge_span(space: &AddressSpace, heap: &mut PageHeap, page: u32) {
     let pages = unsafe { (*space.span(page)).pages };
     let info = &size_class::TABLE[space.entry(page).class()];
     let size = info.size as usize;
+    let capacity = info.capacity_of(pages);
     let is_free = |index: usize| {
         // SAFETY: the free bits of that span, under the lock.
-        index >= info.capacity as usize
-            || unsafe { *space.bits(page).add(index / 64) } >> (index % 64) & 1 == 1
+        index >= capacity || unsafe { *space.bits(page).add(index / 64) } >> (index % 64) & 1 == 1
     };
     // The smallest piece that can be returned.
     let bytes = kernel::page_size();

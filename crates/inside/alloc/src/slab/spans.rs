@@ -1,5 +1,6 @@
 //! Spans of small objects: taken from the page heap, carved, and searched for free objects.
 
+use core::ops::Range;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
@@ -16,8 +17,8 @@ use crate::slab::{give_back, list};
 pub enum Taken {
     /// This many objects of spans in use, written to the words.
     Objects(usize),
-    /// The address of a new span.
-    Span(usize),
+    /// The objects of a new span.
+    Span(Range<usize>),
     /// There is no memory.
     Nothing,
 }
@@ -50,12 +51,12 @@ pub fn take(
         enter(space, &mut pages, page, Entry::new(class, owner));
         return Taken::Objects(take_listed(space, &mut pages, class, page, words));
     }
-    pages.note_span(class, has_used_one_up);
+    let info = &size_class::TABLE[class];
+    let length = if has_used_one_up { info.pages } else { info.first_pages };
+    pages.note_span(info.size as usize, length, has_used_one_up);
     let run = match bag {
-        Some(bag) => take_of_bag(space, &mut pages, size_class::TABLE[class].pages, bag),
-        None => {
-            pages.take(space, size_class::TABLE[class].pages, Begin::ANYWHERE, Purpose::Objects)
-        }
+        Some(bag) => take_of_bag(space, &mut pages, length, bag),
+        None => pages.take(space, length, Begin::ANYWHERE, Purpose::Objects),
     };
     let entry = Entry::new(class, owner);
     run.map_or(Taken::Nothing, |run| Taken::Span(describe(space, &mut pages, entry, run)))
@@ -87,15 +88,15 @@ pub fn return_bag(space: &AddressSpace, pages: &mut PageHeap, bag: &mut Run) {
     }
 }
 
-/// Takes a new span without an owner; returns its address.
-pub fn take_span(space: &AddressSpace, pages: &mut PageHeap, class: usize) -> Option<usize> {
+/// Takes a new span without an owner; returns its objects.
+pub fn take_span(space: &AddressSpace, pages: &mut PageHeap, class: usize) -> Option<Range<usize>> {
     let run =
         pages.take(space, size_class::TABLE[class].pages, Begin::ANYWHERE, Purpose::Objects)?;
     Some(describe(space, pages, Entry::new(class, Owner::NONE), run))
 }
 
-/// Enters a run as a span of objects; returns its address.
-fn describe(space: &AddressSpace, lock: &mut PageHeap, entry: Entry, run: Run) -> usize {
+/// Enters a run as a span of objects; returns where they lie.
+fn describe(space: &AddressSpace, lock: &mut PageHeap, entry: Entry, run: Run) -> Range<usize> {
     for back in 0..run.pages {
         // SAFETY: the pages were just taken, and the lock is held.
         unsafe {
@@ -108,7 +109,15 @@ fn describe(space: &AddressSpace, lock: &mut PageHeap, entry: Entry, run: Run) -
         }
     }
     enter(space, lock, run.page, entry);
-    space.address_of(run.page)
+    let info = &size_class::TABLE[entry.class()];
+    let start = space.address_of(run.page);
+    start..start + info.capacity_of(run.pages) * info.size as usize
+}
+
+/// Objects in the span that begins at a page.
+pub fn capacity(space: &AddressSpace, _lock: &PageHeap, class: usize, page: u32) -> usize {
+    // SAFETY: a span in use, under the lock.
+    size_class::TABLE[class].capacity_of(unsafe { (*space.span(page)).pages })
 }
 
 /// Enters what lies in the pages of a span.
@@ -127,11 +136,10 @@ pub fn take_one(space: &AddressSpace, node: usize, class: usize) -> *mut u8 {
     let wanted = Wanted { class, owner: Owner::NONE, has_used_one_up: false };
     match take(space, node, wanted, &word, None) {
         Taken::Objects(_) => word[0].load(Ordering::Relaxed),
-        Taken::Span(start) => {
+        Taken::Span(objects) => {
             let size = size_class::TABLE[class].size as usize;
-            let end = start + size_class::TABLE[class].capacity as usize * size;
-            give_back::return_fresh(space, node, class, start + size..end);
-            start as *mut u8
+            give_back::return_fresh(space, node, class, objects.start + size..objects.end);
+            objects.start as *mut u8
         }
         Taken::Nothing => null_mut(),
     }
@@ -146,12 +154,11 @@ fn take_listed(
     page: u32,
     words: &[AtomicPtr<u8>],
 ) -> usize {
-    let info = &size_class::TABLE[class];
-    let size = info.size as usize;
+    let size = size_class::TABLE[class].size as usize;
     let start = space.address_of(page);
     let bits = space.bits(page);
     let mut count = 0;
-    'words: for word in 0..(info.capacity as usize).div_ceil(64) {
+    'words: for word in 0..capacity(space, pages, class, page).div_ceil(64) {
         // SAFETY: the free bits of a span in use, under the lock.
         let bits = unsafe { &mut *bits.add(word) };
         while *bits != 0 {

@@ -23,7 +23,7 @@ use core::slice;
 
 pub use crate::config::Format;
 use crate::global;
-use crate::layout::size_class::{CLASSES, PAGE, TABLE};
+use crate::layout::size_class::{CLASSES, TABLE};
 use crate::os::kernel::{self, Refused};
 use crate::os::output::{Output, Sink};
 
@@ -150,12 +150,6 @@ impl NodeUsage {
     /// Small objects that are free.
     pub fn free_objects(&self) -> usize {
         self.classes.iter().map(|class| class.capacity - class.in_use()).sum()
-    }
-
-    fn spans_counted(&mut self) {
-        let bytes =
-            |(class, usage): (usize, &ClassUsage)| usage.spans * TABLE[class].pages as usize * PAGE;
-        self.span_bytes = self.classes.iter().enumerate().map(bytes).sum();
     }
 }
 

@@ -36,7 +36,6 @@ pub fn place(space: &AddressSpace, number: usize) -> NodeUsage {
     if nodes.blocks(number) != number {
         count_region(space, NodeState::of(space, nodes.blocks(number)), &mut usage);
     }
-    usage.spans_counted();
     for class in 1..CLASSES {
         usage.classes[class].in_depots = node.objects(space, class);
     }
@@ -77,11 +76,12 @@ fn count_runs(space: &AddressSpace, node: &NodeState, usage: &mut NodeUsage) {
             match span.state {
                 Use::Nothing => length = 1,
                 Use::Free if may_be_last(space, first, page, length) => length = 1,
-                Use::Free => {}
+                Use::Free | Use::Room => {}
                 Use::Small => {
                     let class = space.entry(page).class();
                     usage.classes[class].spans += 1;
-                    usage.classes[class].capacity += TABLE[class].capacity as usize;
+                    usage.classes[class].capacity += TABLE[class].capacity_of(length);
+                    usage.span_bytes += length as usize * PAGE;
                     usage.classes[class].in_spans += span.free as usize;
                 }
                 Use::Large => {
