@@ -64,7 +64,8 @@ fn what_cannot_be_meant_is_refused_before_anything_runs() {
     refused(&["--allocator", "/nonexistent.so"], "give the path of a shared library");
     refused(&["--allocator", "/etc/passwd"], "not an ELF file");
     refused(&["--allocator", "scalloc"], "looked for libscalloc.so in");
-    refused(&["--per-node", "-i", "0"], "--per-node gives each instance");
+    refused(&["--per-node", "-i", "0"], "`interleave` would take that of others");
+    refused(&["--per-node", "-C", "0"], "leave out -N and -C");
     refused(&["--profile", "/nonexistent.toml"], "/nonexistent.toml");
 }
 

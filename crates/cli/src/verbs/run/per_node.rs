@@ -14,7 +14,7 @@ use numapilot_place::{
     MemoryMode, MemoryPolicy, Options, PlaceError, Plan, Prepared, Reach, Supervisor,
     prepare as prepare_plan,
 };
-use numapilot_topology::{Machine, NodeId};
+use numapilot_topology::{Machine, NodeId, NodeSet, parse_nodes};
 
 use super::effects::Watch;
 use super::notices::finish;
@@ -42,17 +42,20 @@ pub fn prepare(
     command: &[OsString],
     options: &Options,
 ) -> anyhow::Result<Vec<Instance>> {
-    if plan.memory.mode != MemoryMode::Inherit || plan.cpus.is_some() || plan.cpu_nodes.is_some() {
-        bail!(
-            "--per-node gives each instance the CPUs and the memory of its node; \
-             leave out -N, -C and the memory policy"
-        );
+    if plan.cpus.is_some() || plan.cpu_nodes.is_some() {
+        bail!("--per-node gives each instance the CPUs of its node; leave out -N and -C");
     }
     let mut machine = numapilot_topology::read(Path::new("/"))?;
     reach.apply(&mut machine);
-    let nodes =
-        machine.nodes.iter().filter(|n| !n.cpus.intersection(&machine.allowed.cpus).is_empty());
+    let nodes: Vec<_> = machine
+        .nodes
+        .iter()
+        .filter(|n| !n.cpus.intersection(&machine.allowed.cpus).is_empty())
+        .collect();
+    let ids: NodeSet = nodes.iter().map(|node| node.id).collect();
+    check_memory(&plan.memory, &machine, &ids)?;
     nodes
+        .into_iter()
         .map(|node| {
             let plan = plan_for(plan, &machine, node.id);
             let command: Vec<OsString> =
@@ -67,10 +70,36 @@ pub fn prepare(
         .map_err(Into::into)
 }
 
-/// Binds a plan to the CPUs of the node, and to its memory if it has any that may be used.
+/// Refuses a memory policy that does not keep each instance's memory on its node.
+fn check_memory(memory: &MemoryPolicy, machine: &Machine, ids: &NodeSet) -> anyhow::Result<()> {
+    match memory.mode {
+        MemoryMode::Inherit | MemoryMode::Local => return Ok(()),
+        MemoryMode::Bind if memory.nodes.is_empty() => return Ok(()),
+        MemoryMode::Bind => {
+            let allowed = parse_nodes(&memory.nodes, machine)?;
+            if let Some(other) = ids.iter().find(|&node| !allowed.contains(node)) {
+                bail!(
+                    "--per-node gives each instance the memory of its node, but the plan binds \
+                     memory to {}, and node {other} gets an instance as well; leave out the nodes",
+                    memory.nodes
+                );
+            }
+            return Ok(());
+        }
+        _ => {}
+    }
+    bail!(
+        "--per-node gives each instance the memory of its node, and `{}` would take that of others; \
+         use `local` or `bind`, or leave the memory policy out",
+        memory.mode.name()
+    )
+}
+
+/// Binds a plan to the CPUs of the node, and to its memory if it has any that may be used. With the
+/// policy `local`, memory of other nodes is used when that of the node is full.
 fn plan_for(plan: &Plan, machine: &Machine, node: NodeId) -> Plan {
     let has_memory = machine.memory_nodes().intersection(&machine.allowed.nodes).contains(node);
-    let memory = if has_memory {
+    let memory = if has_memory && plan.memory.mode != MemoryMode::Local {
         MemoryPolicy {
             mode: MemoryMode::Bind,
             nodes: node.to_string(),
@@ -203,5 +232,43 @@ mod tests {
         let without = plan_for(&base, &machine, NodeId(1));
         assert_eq!(without.memory.mode, MemoryMode::Local);
         assert_eq!(without.cpu_nodes.as_deref(), Some("1"));
+    }
+
+    fn policy(mode: MemoryMode, nodes: &str) -> MemoryPolicy {
+        MemoryPolicy { mode, nodes: nodes.to_owned(), balancing: false }
+    }
+
+    #[test]
+    fn local_and_bind_mean_the_node_of_the_instance() {
+        let machine = Machine::uniform(2, 2);
+        for (mode, nodes, expected) in [
+            (MemoryMode::Local, "", "local"),
+            (MemoryMode::Bind, "", "bind 1"),
+            (MemoryMode::Bind, "0-1", "bind 1"),
+        ] {
+            let plan = Plan { memory: policy(mode, nodes), ..Plan::default() };
+            assert!(check_memory(&plan.memory, &machine, &machine.memory_nodes()).is_ok());
+            assert_eq!(plan_for(&plan, &machine, NodeId(1)).memory.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn a_policy_that_takes_memory_of_other_nodes_is_refused() {
+        let machine = Machine::uniform(2, 2);
+        let refusal = |mode, nodes| {
+            let refused = check_memory(&policy(mode, nodes), &machine, &machine.memory_nodes());
+            refused.unwrap_err().to_string()
+        };
+        for mode in [
+            MemoryMode::Interleave,
+            MemoryMode::WeightedInterleave,
+            MemoryMode::Preferred,
+            MemoryMode::PreferredMany,
+        ] {
+            let name = format!("`{}` would take", mode.name());
+            assert!(refusal(mode, "").contains(&name));
+        }
+        assert!(refusal(MemoryMode::Bind, "0").contains("node 1 gets an instance as well"));
+        assert!(refusal(MemoryMode::Bind, "7").contains('7'));
     }
 }
