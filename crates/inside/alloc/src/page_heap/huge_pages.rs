@@ -14,8 +14,9 @@
 //! never touch them. Only a few chunks of a block are touched, and only if it is long; all but the
 //! first are discarded again.
 //!
-//! If the machine gives huge pages without being asked (`always`), blocks get them on a machine with
-//! one node, and small programs do not: their objects lie in the first chunk, which has small pages.
+//! If the machine gives huge pages without being asked (`always`), long blocks get them on a machine
+//! with one node, and small programs do not: their objects lie in the first chunk, which has small
+//! pages, and so have chunks that begin in a block below 2 MiB of a small heap, until they are filled.
 //! The tables, which are sparse, do not get them either. Neither do blocks on machines with several
 //! nodes, because a huge page lies on one node, and the blocks in it may belong to threads of all.
 
@@ -120,7 +121,15 @@ impl HugePages {
                     }
                 }
             }
-            _ if heap.size < HUGE_FROM => {}
+            // A chunk would be a huge page as soon as a short block is touched, or the first part of
+            // a room.
+            _ if heap.size < HUGE_FROM => {
+                let is_short = purpose == Purpose::Target || run.pages < HUGE_PAGES;
+                if is_short && small_chunks::are_huge_unasked() {
+                    let chunks = (chunk..stop).step_by(HUGE_PAGES as usize);
+                    chunks.for_each(|chunk| small.add(space, chunk));
+                }
+            }
             Purpose::Block => self.enter_block(space, run, chunk..stop),
             Purpose::Target if self.skip == 0 => advice::give(space, chunk..stop, Advice::Huge),
             Purpose::Target => {}

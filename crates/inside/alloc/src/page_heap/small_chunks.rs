@@ -48,6 +48,11 @@ pub fn prepare() {
     });
 }
 
+/// Whether chunks without advice get huge pages.
+pub fn are_huge_unasked() -> bool {
+    UNASKED.get() == Some(&true)
+}
+
 /// The chunks of a heap that have small pages. All zeroes: none.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -96,7 +101,7 @@ impl SmallChunks {
     ) {
         let may_be_refilled = |chunk| match advice::of(space, chunk) {
             Advice::Huge => true,
-            Advice::Regions => !has_small_pages && UNASKED.get() == Some(&true),
+            Advice::Regions => !has_small_pages && are_huge_unasked(),
             Advice::Small => false,
         };
         let first = pages.start & !(HUGE_PAGES - 1);
