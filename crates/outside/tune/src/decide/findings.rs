@@ -83,6 +83,17 @@ pub enum Basis {
     Model,
 }
 
+impl Basis {
+    /// Its name in JSON and CSV.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rounds => "rounds",
+            Self::Model => "model",
+        }
+    }
+}
+
 /// A cost minus the default's, with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figure {
@@ -139,6 +150,34 @@ pub struct Findings {
     /// Standard deviation of the default against itself, robust to disturbed runs; absent with
     /// fewer than two runs.
     pub noise: Option<f64>,
+    /// How far the prior has held; absent without a prior, and before the first run.
+    pub held: Option<Held>,
+}
+
+/// How far the prior has held in the runs, by the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Held {
+    /// The share of the expectations of levels that are right; absent without any.
+    pub right: Option<f64>,
+    /// The weight of each earlier search: 1 if the program behaves as that one did, 0 if it has
+    /// nothing in common with it.
+    pub weights: Vec<f64>,
+}
+
+impl Held {
+    fn of(settings: &Settings, draws: &[Surface]) -> Option<Self> {
+        if settings.prior.is_empty() || draws.is_empty() {
+            return None;
+        }
+        let mean = |figure: &dyn Fn(&Surface) -> f64| {
+            draws.iter().map(figure).sum::<f64>() / draws.len() as f64
+        };
+        let weight = |search: usize| mean(&|draw| draw.weights()[search]);
+        Some(Self {
+            right: settings.prior.expects_levels().then(|| mean(&Surface::right)),
+            weights: (0..settings.prior.searches.len()).map(weight).collect(),
+        })
+    }
 }
 
 impl Figure {
@@ -173,7 +212,12 @@ impl Findings {
             out: failures::failed_plans(settings, evidence),
             draws: &draws,
         };
-        Self { plans: judge.plans(), effects: judge.effects(), noise: noise(settings, evidence) }
+        Self {
+            plans: judge.plans(),
+            effects: judge.effects(),
+            noise: noise(settings, evidence),
+            held: Held::of(settings, &draws),
+        }
     }
 
     /// The plan shown to be better than the default, if there is one.

@@ -18,6 +18,7 @@ pub mod design;
 mod economy;
 pub mod failures;
 mod findings;
+pub mod history;
 pub mod model;
 pub mod prior;
 mod propose;
@@ -29,9 +30,9 @@ use serde::{Deserialize, Serialize};
 use crate::evidence::{Goal, Order, Phase, Trial};
 use crate::shape::{Candidate, DEFAULT, Shape};
 use budget::{BLOCK, Shares};
-pub use budget::{Outlook, is_economical, is_short, outlook, too_few_runs};
-pub use findings::{Basis, Claim, Figure, Finding, Findings, MainEffect};
-pub use prior::{Expectation, Prior};
+pub use budget::{Outlook, is_economical, is_large, is_short, outlook, too_few_runs};
+pub use findings::{Basis, Claim, Figure, Finding, Findings, Held, MainEffect};
+pub use prior::{Earlier, Expectation, Prior};
 pub use propose::surfaces;
 pub use rounds::Verdict;
 
@@ -60,7 +61,7 @@ pub struct Settings {
     pub max_seconds: Option<f64>,
     /// Seed of all random choices.
     pub seed: u64,
-    /// What is expected of levels before any run.
+    /// What is expected before any run.
     #[serde(default)]
     pub prior: Prior,
 }

@@ -1,11 +1,16 @@
-//! What is expected of levels before any run, from other searches or from another source.
+//! What is expected before any run: of levels, by one instrumented run of the program, and of whole
+//! plans, by earlier searches.
 //!
-//! The screening model takes an expectation as one of three explanations of a level's effect: it is
-//! as expected, it has a size of its own, or it is zero. The share of expectations that are right is
-//! inferred from the runs. So expectations that fit save runs, and those that do not fit are soon
-//! ignored. They choose runs and never support the claim that a plan is better.
+//! The screening model takes an expectation of a level as one of three explanations of its effect:
+//! it is as expected, it has a size of its own, or it is zero. The share of expectations that are
+//! right is inferred from the runs. What an earlier search predicts counts with a weight that is
+//! inferred, too (`model/transfer`). So expectations that fit save runs, and those that do not fit
+//! are soon ignored. They choose runs, never rule a plan out, and never support the claim that a
+//! plan is better.
 
 use serde::{Deserialize, Serialize};
+
+use crate::shape::{Candidate, Shape};
 
 /// Least standard deviation of an expectation: no two programs are alike.
 const LEAST_DEVIATION: f64 = 0.02;
@@ -25,41 +30,39 @@ impl Expectation {
     pub fn variance(self) -> f64 {
         self.deviation.max(LEAST_DEVIATION).powi(2)
     }
-
-    /// Combines the effects that several searches found, each with its own error. The programs
-    /// differ, so the deviation includes how much the effects do. `None` without an effect.
-    #[must_use]
-    pub fn of_several(effects: &[Self]) -> Option<Self> {
-        if effects.is_empty() {
-            return None;
-        }
-        let weight = |effect: &Self| (effect.variance() + BETWEEN * BETWEEN).recip();
-        let weights: f64 = effects.iter().map(weight).sum();
-        let cost = effects.iter().map(|e| weight(e) * e.cost).sum::<f64>() / weights;
-        let squares: f64 = effects.iter().map(|e| weight(e) * (e.cost - cost).powi(2)).sum();
-        // What the effects show of their own difference counts more, the more effects there are.
-        let between = (BETWEEN * BETWEEN + squares / weights * effects.len() as f64)
-            / (effects.len() + 1) as f64;
-        Some(Self { cost, deviation: (weights.recip() + between).sqrt() })
-    }
 }
 
-/// How much the effects of a level differ between related programs, before any is compared.
-const BETWEEN: f64 = 0.05;
+/// What is expected, by factor and level; nothing about missing ones.
+pub type Levels = Vec<Vec<Option<Expectation>>>;
+
+/// What an earlier search predicts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Earlier {
+    /// The search, in words.
+    pub name: String,
+    /// The costs of all cells of the present space, each relative to the default's
+    /// ([`super::history::prediction`]).
+    pub costs: Vec<f64>,
+    /// Their standard deviations.
+    pub deviations: Vec<f64>,
+}
 
 /// What is expected before any run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prior {
-    /// The expectations, by factor and level; missing ones are not expected to be anything.
-    pub levels: Vec<Vec<Option<Expectation>>>,
+    /// The expectations.
+    pub levels: Levels,
     /// The share of expectations that are right, as a number of right ones and of wrong ones that
     /// were seen before.
     pub trust: (f64, f64),
+    /// What earlier searches predict.
+    #[serde(default)]
+    pub searches: Vec<Earlier>,
 }
 
 impl Default for Prior {
     fn default() -> Self {
-        Self { levels: Vec::new(), trust: (1.0, 0.5) }
+        Self { levels: Vec::new(), trust: (1.0, 0.5), searches: Vec::new() }
     }
 }
 
@@ -67,7 +70,24 @@ impl Prior {
     /// Whether nothing is expected.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.levels.iter().flatten().all(Option::is_none)
+        self.searches.is_empty() && !self.expects_levels()
+    }
+
+    /// The cost of a plan relative to the default's, by all that is expected; 0 outside the grid.
+    #[must_use]
+    pub fn cost(&self, shape: &Shape, plan: Candidate) -> f64 {
+        let Some(point) = shape.coordinates(plan) else { return 0.0 };
+        let of_search = |search: &Earlier| search.costs.get(plan.0 as usize).copied();
+        let of_searches: f64 = self.searches.iter().filter_map(of_search).sum();
+        let levels = point.into_iter().enumerate();
+        let of_levels = levels.filter_map(|(factor, level)| Some(self.of(factor, level)?.cost));
+        of_searches / self.searches.len().max(1) as f64 + of_levels.sum::<f64>()
+    }
+
+    /// Whether anything is expected of levels.
+    #[must_use]
+    pub fn expects_levels(&self) -> bool {
+        self.levels.iter().flatten().any(Option::is_some)
     }
 
     /// The expected effect of a level. Level 0 of a factor about which something is expected has
@@ -87,17 +107,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn effects_that_agree_make_a_sharper_expectation_than_effects_that_differ() {
-        let of = |costs: &[f64]| {
-            let effects: Vec<Expectation> =
-                costs.iter().map(|&cost| Expectation { cost, deviation: 0.03 }).collect();
-            Expectation::of_several(&effects).unwrap()
+    fn the_cost_of_a_plan_is_what_searches_and_levels_say() {
+        let shape = Shape { levels: vec![2, 2], extras: 1, ..Shape::default() };
+        let known = Some(Expectation { cost: -0.5, deviation: 0.1 });
+        let earlier = |cost| Earlier { costs: vec![0.0, 0.0, cost, 0.0], ..Earlier::default() };
+        let prior = Prior {
+            levels: vec![vec![None, known], vec![None, None]],
+            searches: vec![earlier(0.2), earlier(0.4)],
+            ..Prior::default()
         };
-        let (same, different) = (of(&[-0.3, -0.3, -0.3]), of(&[-0.6, -0.3, 0.0]));
-        assert!((same.cost + 0.3).abs() < 1e-9 && (different.cost + 0.3).abs() < 1e-9);
-        assert!(same.deviation < 0.06 && different.deviation > 0.2, "{same:?} {different:?}");
-        assert!(of(&[-0.3]).deviation > same.deviation);
-        assert_eq!(Expectation::of_several(&[]), None);
+        assert!((prior.cost(&shape, Candidate(2)) - (0.3 - 0.5)).abs() < 1e-9);
+        assert_eq!([0, 1, 4].map(|plan| prior.cost(&shape, Candidate(plan))), [0.0; 3]);
     }
 
     #[test]

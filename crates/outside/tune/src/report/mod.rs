@@ -7,7 +7,7 @@ use serde::Serialize;
 
 pub use crate::decide::{Basis, Claim as Status};
 use crate::decide::{
-    Claim, Figure, Finding, Findings, MainEffect, Settings, Stop, failures, is_short,
+    Claim, Earlier, Figure, Finding, Findings, Held, MainEffect, Settings, Stop, failures, is_short,
 };
 use crate::evidence::{Goal, Outcome, Phase, Trial, Values};
 use crate::shape::{Candidate, DEFAULT};
@@ -60,6 +60,39 @@ pub struct Report {
     pub left_running: BTreeSet<String>,
     /// The values of which the figures are means, if a load has printed several.
     pub values: Option<ValuesFigures>,
+    /// What was expected before the first run, and how far it has held; absent if nothing was.
+    pub prior: Option<PriorFigures>,
+}
+
+/// What was expected before the first run of a search. It chooses runs, and no claim rests on it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PriorFigures {
+    /// The share of what an instrumented run let expect that the runs agree with, by the model;
+    /// absent without such a run.
+    pub advice: Option<f64>,
+    /// Earlier searches.
+    pub searches: Vec<EarlierFigures>,
+}
+
+/// An earlier search.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EarlierFigures {
+    /// The search, in words.
+    pub search: String,
+    /// By the model: 1 if the plans do what they did in that search, 0 if it has nothing in common
+    /// with this one.
+    pub weight: f64,
+}
+
+impl PriorFigures {
+    fn of(settings: &Settings, held: &Held) -> Self {
+        let searches = settings.prior.searches.iter().zip(&held.weights);
+        let figures = |(search, &weight): (&Earlier, &f64)| EarlierFigures {
+            search: search.name.clone(),
+            weight,
+        };
+        Self { advice: held.right, searches: searches.map(figures).collect() }
+    }
 }
 
 /// The values that loads printed in the runs of a search.
@@ -208,6 +241,7 @@ impl Report {
             is_short: is_short(&shape, settings, evidence),
             left_running: left_running.map(str::to_owned).collect(),
             values: ValuesFigures::of(evidence),
+            prior: findings.held.as_ref().map(|held| PriorFigures::of(settings, held)),
         }
     }
 }

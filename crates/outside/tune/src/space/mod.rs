@@ -4,6 +4,7 @@
 //! memory placement, OS configuration) with the levels that make sense on this machine.
 //! Level 0 of every factor changes nothing, so the plan of all levels 0 is the default.
 
+mod earlier;
 mod levels;
 mod request;
 
@@ -198,13 +199,26 @@ impl Space {
             }
         }
         space.exclude_pairs(&applies);
+        space.add(extras);
+        space
+    }
+
+    /// The default and these plans alone.
+    #[must_use]
+    pub fn of_plans(plans: Vec<Plan>) -> Self {
+        let mut space = Self::default();
+        space.add(plans);
+        space
+    }
+
+    /// Adds plans of the user that the space does not have yet.
+    fn add(&mut self, extras: Vec<Plan>) {
         for extra in extras {
-            let known = extra == Plan::default() || space.extras.contains(&extra);
-            if !known && !space.cells().any(|plan| plan == extra) {
-                space.extras.push(extra);
+            let known = extra == Plan::default() || self.extras.contains(&extra);
+            if !known && !self.cells().any(|plan| plan == extra) {
+                self.extras.push(extra);
             }
         }
-        space
     }
 
     /// Excludes cells with two levels of which each can be applied, but not both: for example an

@@ -25,6 +25,14 @@ fn names(space: &Space) -> Vec<String> {
 }
 
 #[test]
+fn plans_of_the_user_can_be_compared_alone() {
+    let plan = Plan { thp: Thp::Never, ..Plan::default() };
+    let space = Space::of_plans(vec![plan.clone(), Plan::default(), plan.clone()]);
+    assert_eq!((space.factors.len(), space.extras.as_slice()), (0, [plan].as_slice()));
+    assert_eq!(space.shape().candidates().count(), 2);
+}
+
+#[test]
 fn several_nodes_have_all_factors() {
     let space = Space::new(&facts(4), &[], vec![], |_| Ok(()));
     assert_eq!(

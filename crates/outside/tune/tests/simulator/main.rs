@@ -8,6 +8,7 @@
 mod budget;
 mod coverage;
 mod factorial;
+mod histories;
 mod pool;
 mod surface;
 

@@ -86,10 +86,33 @@ impl Surface {
         }
     }
 
+    /// Another program on the same machine. This share of its effects, as a correlation, is that of
+    /// this program; it fails where it does by itself.
+    pub fn alike(&self, share: f64, world: World, seed: u64) -> Self {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let mut other = Self::with_levels(self.shape.levels.clone(), world, &mut rng);
+        let own = (1.0 - share * share).sqrt();
+        for (cell, cost) in (0..).map(Candidate).zip(&mut other.costs) {
+            let here = self.difference(cell);
+            // Where this program fails, its effect is not known.
+            let here = if here.is_finite() { here } else { 0.0 };
+            *cost = cost.map(|cost| own * cost + share * here);
+        }
+        other
+    }
+
     /// Logarithm of a plan's true time divided by the default's.
     pub fn difference(&self, plan: Candidate) -> f64 {
         let cost = |plan: usize| self.costs[plan].unwrap_or(f64::INFINITY);
         cost(plan.0 as usize) - cost(0)
+    }
+
+    /// The true effect of a level with the default's levels of the other factors; infinite if the
+    /// program fails with it.
+    pub fn level_effect(&self, factor: usize, level: usize) -> f64 {
+        let mut point = vec![0; self.shape.levels.len()];
+        point[factor] = level;
+        self.difference(self.shape.cell(&point))
     }
 
     /// The true main effect of a level.

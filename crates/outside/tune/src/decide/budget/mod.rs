@@ -36,6 +36,7 @@ pub const FEW_DESIGN: usize = 6;
 const SHOWN: f64 = 5.5;
 
 /// Whether the space has too many plans to race all of them.
+#[must_use]
 pub fn is_large(shape: &Shape) -> bool {
     shape.candidates().count() > SMALL
 }
@@ -54,7 +55,8 @@ pub fn is_screened(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> bo
 }
 
 /// The plans besides the default that are compared at all, if the time is too short for the whole
-/// space: as many as can be settled, those that change least first. Among these, allocators come
+/// space: as many as can be settled, those of which most is expected first, and if nothing is, those
+/// that change least. Among these, allocators come
 /// first, because they usually make the largest difference (systematic-numa-study, section 5), in
 /// an order drawn from the seed. `None` if all plans are compared.
 #[must_use]
@@ -83,6 +85,9 @@ pub fn short_list(
             point.iter().position(|&level| level != 0)
         };
         cells.sort_by_key(|&plan| (shape.burden(plan), first_changed(plan)));
+        let expected = |plan: &Candidate| settings.prior.cost(shape, *plan);
+        // A stable sort, which changes nothing without a prior.
+        cells.sort_by(|a, b| expected(a).total_cmp(&expected(b)));
         plans.extend(cells);
         plans.truncate(count);
         return Some(plans);
@@ -228,6 +233,8 @@ pub struct Shares {
     most_kept: usize,
     /// Runs to divide: all except those that measure the noise.
     runs: usize,
+    /// Whether something is expected before any run.
+    is_informed: bool,
 }
 
 impl Shares {
@@ -237,7 +244,12 @@ impl Shares {
         let runs = total.saturating_sub(settings.warm_up + settings.noise_runs);
         let is_before = |t: &&Trial| t.order.phase != Phase::Race;
         let rest = total.saturating_sub(evidence.iter().take_while(is_before).count());
-        let blocks = (runs as f64 * 0.15 / BLOCK as f64).round() as usize;
+        // What is known from elsewhere takes the place of most of the design.
+        let is_informed = !settings.prior.is_empty();
+        let blocks = match is_informed {
+            true => 1,
+            false => (runs as f64 * 0.15 / BLOCK as f64).round() as usize,
+        };
         let racers = (rest / LEAST_ROUNDS).clamp(3, RACERS) + shape.extras;
         let (screen, last) = if is_screened(shape, settings, evidence) {
             (blocks.max(1) * BLOCK, (rest / 2).min(rest.saturating_sub(racers * LEAST_ROUNDS)))
@@ -254,6 +266,7 @@ impl Shares {
                 .saturating_sub(LEAST_PER_LEVEL * learnt(shape))
                 .clamp(runs * 22 / 100, runs * 60 / 100),
             runs,
+            is_informed,
         }
     }
 
@@ -273,9 +286,10 @@ impl Shares {
     }
 
     /// Runs of one refinement block: the refinement has about ten blocks, each of which uses what
-    /// the earlier ones have shown.
+    /// the earlier ones have shown. A search that expects something may end it early, so its blocks
+    /// are small.
     pub fn refinement_block(&self) -> usize {
-        BLOCK.max(self.runs / 12)
+        if self.is_informed { BLOCK } else { BLOCK.max(self.runs / 12) }
     }
 
     /// Runs left for the race.
@@ -286,124 +300,4 @@ impl Shares {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::decide::{Decision, decide};
-    use crate::evidence::{Goal, Order, Outcome};
-
-    /// Runs a whole search in which every run takes this long and the default is the slowest plan.
-    fn search(seconds: f64, limit: f64) -> (Vec<Trial>, Stop) {
-        let shape = Shape { levels: vec![6, 3], ..Shape::default() };
-        let settings = Settings {
-            warm_up: 1,
-            max_seconds: Some(limit),
-            ..Settings::simple(Goal::Minimize, 108)
-        };
-        let mut evidence: Vec<Trial> = Vec::new();
-        loop {
-            match decide(&shape, &settings, &evidence) {
-                Decision::Stop(stop) => return (evidence, stop),
-                Decision::Run(orders) => evidence.extend(orders.into_iter().map(|order| {
-                    let value = if order.candidate == DEFAULT { 1.0 } else { 0.5 };
-                    Trial::new(order, seconds, Outcome::Value(value))
-                })),
-            }
-        }
-    }
-
-    fn plans(evidence: &[Trial]) -> usize {
-        evidence.iter().map(|t| t.order.candidate).collect::<BTreeSet<Candidate>>().len()
-    }
-
-    #[test]
-    fn too_little_time_for_one_plan_is_known_at_the_first_run_that_counts() {
-        let (evidence, stop) = search(7.0, 60.0);
-        assert_eq!((evidence.len(), stop), (2, Stop::TooLittleTime));
-    }
-
-    #[test]
-    fn a_first_run_that_exceeds_the_time_is_too_little_time() {
-        for warm_up in [0, 1] {
-            let settings = Settings {
-                warm_up,
-                max_seconds: Some(2.0),
-                ..Settings::simple(Goal::Minimize, 100)
-            };
-            let phase = if warm_up > 0 { Phase::WarmUp } else { Phase::Noise };
-            let order = Order { phase, block: 0, candidate: DEFAULT };
-            let failed = Outcome::Failed(crate::evidence::Failure::Exit(3));
-            for outcome in [Outcome::Value(4.0), failed] {
-                let evidence = [Trial::new(order, 4.0, outcome)];
-                let decision =
-                    decide(&Shape { levels: vec![2], ..Shape::default() }, &settings, &evidence);
-                assert_eq!(decision, Decision::Stop(Stop::TooLittleTime));
-                assert_eq!(
-                    too_few_runs(&settings, &evidence),
-                    Some(warm_up + 5 + 2 * LEAST_ROUNDS)
-                );
-            }
-            assert_eq!(too_few_runs(&settings, &[]), None);
-        }
-    }
-
-    #[test]
-    fn the_plans_of_a_short_list_are_drawn_from_the_seed() {
-        let shape = Shape { levels: vec![6, 3], ..Shape::default() };
-        let order = Order { phase: Phase::Noise, block: 0, candidate: DEFAULT };
-        let evidence = vec![Trial::new(order, 7.0, Outcome::Value(1.0)); 5];
-        let of = |seed| {
-            let settings = Settings {
-                seed,
-                max_seconds: Some(105.0),
-                ..Settings::simple(Goal::Minimize, 108)
-            };
-            let list = short_list(&shape, &settings, &evidence).unwrap();
-            assert_eq!(list, short_list(&shape, &settings, &evidence).unwrap());
-            assert!(list.iter().all(|plan| plan.0 % 3 == 0), "{list:?}");
-            list[0]
-        };
-        let first: BTreeSet<Candidate> = (1..40).map(of).collect();
-        assert_eq!(first.len(), 5, "every allocator has its chance: {first:?}");
-    }
-
-    #[test]
-    fn in_little_time_few_plans_are_compared_and_settled() {
-        // 31 runs: 6 of the default, 25 for a race of at least 5 plans.
-        let (evidence, _) = search(7.0, 220.0);
-        assert!((3..=6).contains(&plans(&evidence)), "{}", plans(&evidence));
-        assert!(evidence.iter().all(|t| t.order.phase != Phase::Screen));
-        // Allocators are the cells that change only the first factor.
-        let raced = evidence.iter().map(|t| t.order.candidate.0).filter(|plan| *plan != 0);
-        assert!(raced.into_iter().all(|plan| plan % 3 == 0));
-        // The outlook predicts the same.
-        let shape = Shape { levels: vec![6, 3], ..Shape::default() };
-        let settings = Settings {
-            warm_up: 1,
-            max_seconds: Some(220.0),
-            ..Settings::simple(Goal::Minimize, 108)
-        };
-        let outlook = outlook(&shape, &settings, &evidence[..6]);
-        assert_eq!((outlook.plans, outlook.of), (plans(&evidence), 18));
-        assert_eq!(outlook.runs, 25);
-    }
-
-    #[test]
-    fn a_short_race_goes_on_with_its_plans_when_there_is_more_time() {
-        let (evidence, _) = search(7.0, 220.0);
-        let shape = Shape { levels: vec![6, 3], ..Shape::default() };
-        let settings = Settings { warm_up: 1, ..Settings::simple(Goal::Minimize, 108) };
-        let first_of_race =
-            evidence.iter().position(|t| t.order.phase == Phase::Race).unwrap_or(evidence.len());
-        let begun = &evidence[..=first_of_race + 2];
-        assert!(!is_screened(&shape, &settings, begun));
-        let order = Order { phase: Phase::Screen, block: 0, candidate: DEFAULT };
-        let screened = [Trial::new(order, 1.0, Outcome::Value(1.0))];
-        assert!(is_screened(&shape, &settings, &screened));
-    }
-
-    #[test]
-    fn with_time_enough_the_whole_space_is_screened() {
-        let (evidence, _) = search(0.1, 220.0);
-        assert!(evidence.iter().any(|t| t.order.phase == Phase::Screen));
-    }
-}
+mod tests;

@@ -1,6 +1,8 @@
 //! The search on disk: one line of JSON for the parameters of the search, and one for each run.
 //! Each is flushed to disk before the next run starts.
 
+mod earlier;
+
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +11,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::decide::Prior;
 use crate::evidence::Trial;
+pub use crate::journal::earlier::{EarlierSearch, earlier_search};
 use crate::lines::{Lines, LinesError, whole_lines};
 use crate::run::Written;
 use crate::space::{Factor, Level};
@@ -18,6 +22,8 @@ use crate::space::{Factor, Level};
 const FILE: &str = "trials.jsonl";
 /// The previous search, if it was not resumed.
 const EARLIER: &str = "trials.earlier.jsonl";
+/// Names of the files that hold searches, in a state directory.
+pub const FILES: [&str; 2] = [FILE, EARLIER];
 /// Version of the format.
 const VERSION: u32 = 1;
 /// The file is private to the user.
@@ -76,6 +82,19 @@ impl From<LinesError> for JournalError {
 
 /// Key of the entry that shows whether the program's file has changed.
 pub const PROGRAM: &str = "program";
+/// Key of the entry with the words of the command.
+pub const COMMAND: &str = "command";
+/// Key of the entry with the levels of the space.
+pub const FACTORS: &str = "factors";
+/// Key of the entry with the plans that the user added.
+pub const PLANS: &str = "plans";
+/// Key of the entry with the direction of the metric.
+pub const GOAL: &str = "goal";
+/// Key of the entry with the hash of this host's topology; absent on an emulated machine.
+pub const TOPOLOGY: &str = "topology";
+/// Key of the entry with the emulated machine: its name, the options of its guests, and its
+/// description.
+pub const MACHINE: &str = "machine";
 
 /// The parameters of a search. Two searches are the same if these are equal.
 pub type Fingerprint = serde_json::Map<String, Value>;
@@ -95,6 +114,8 @@ enum Entry {
     Answer(String),
     /// The format of the metric's numbers.
     Written(Written),
+    /// What was expected before the first run.
+    Prior(Prior),
 }
 
 /// The open file.
@@ -112,6 +133,8 @@ pub struct Past {
     pub answer: Option<String>,
     /// The format of the metric's numbers.
     pub written: Written,
+    /// What was expected before the first run.
+    pub prior: Option<Prior>,
 }
 
 impl Journal {
@@ -183,6 +206,14 @@ impl Journal {
     pub fn append_written(&mut self, written: &Written) -> Result<(), JournalError> {
         Ok(self.lines.append(&Entry::Written(written.clone()))?)
     }
+
+    /// Appends what is expected before the first run, so that a resumed search expects the same.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub fn append_prior(&mut self, prior: &Prior) -> Result<(), JournalError> {
+        Ok(self.lines.append(&Entry::Prior(prior.clone()))?)
+    }
 }
 
 /// The past trials, and the length up to the end of the last whole line.
@@ -199,6 +230,7 @@ fn read(text: &[u8], path: &Path, search: &Fingerprint) -> Result<(Past, usize),
                 Entry::Trial(trial) => past.trials.push(trial),
                 Entry::Answer(answer) => past.answer = Some(answer),
                 Entry::Written(written) => past.written = written,
+                Entry::Prior(prior) => past.prior = Some(prior),
             }
         }
     }
@@ -240,7 +272,7 @@ fn in_words(key: &str, value: &Value) -> String {
         false => parts.join(sign),
     };
     match key {
-        "factors" => {
+        FACTORS => {
             if let Ok(factors) = Vec::<Factor>::deserialize(value) {
                 let levels = |factor: &Factor| {
                     factor.levels.iter().map(Level::name).collect::<Vec<_>>().join(",")
@@ -249,12 +281,12 @@ fn in_words(key: &str, value: &Value) -> String {
                 return joined(factors.iter().map(factor).collect(), " ");
             }
         }
-        "plans" => {
+        PLANS => {
             if let Ok(plans) = Vec::<Plan>::deserialize(value) {
                 return joined(plans.iter().map(Plan::to_string).collect(), "; ");
             }
         }
-        "command" => {
+        COMMAND => {
             if let Ok(words) = Vec::<String>::deserialize(value) {
                 return format!("'{}'", words.join(" "));
             }
@@ -274,124 +306,4 @@ fn in_words(key: &str, value: &Value) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::evidence::{Failure, Order, Outcome, Phase, Remains};
-    use crate::shape::Candidate;
-
-    fn search(command: &str) -> Fingerprint {
-        [("command".to_owned(), command.into())].into_iter().collect()
-    }
-
-    fn trials() -> Vec<Trial> {
-        let failures = [Failure::Timeout, Failure::Exit(3), Failure::OverLimit("x\n\"y".into())];
-        let outcomes = failures.map(Outcome::Failed).into_iter().chain([Outcome::Value(0.1 + 0.2)]);
-        (0..)
-            .zip(outcomes)
-            .map(|(block, outcome)| Trial {
-                peak_rss_bytes: Some(1),
-                remains: Remains {
-                    output: "the end".into(),
-                    ended: vec!["sh (1)".into()],
-                    ..Remains::default()
-                },
-                ..Trial::new(
-                    Order { phase: Phase::Race, block, candidate: Candidate(7) },
-                    1.0 / 3.0,
-                    outcome,
-                )
-            })
-            .collect()
-    }
-
-    #[test]
-    fn what_was_written_is_read_back() {
-        let folder = tempfile::tempdir().unwrap();
-        let (mut journal, past) = Journal::open(folder.path(), &search("a"), false).unwrap();
-        assert!(past.trials.is_empty());
-        trials().iter().for_each(|t| journal.append(t).unwrap());
-        journal.append_answer("42").unwrap();
-        drop(journal);
-        let (_, past) = Journal::open(folder.path(), &search("a"), true).unwrap();
-        assert_eq!(past.trials, trials());
-        assert_eq!(past.answer.as_deref(), Some("42"));
-    }
-
-    #[test]
-    fn a_line_cut_short_loses_that_line_only() {
-        let folder = tempfile::tempdir().unwrap();
-        let (mut journal, _) = Journal::open(folder.path(), &search("a"), false).unwrap();
-        trials().iter().for_each(|t| journal.append(t).unwrap());
-        drop(journal);
-        let path = folder.path().join(FILE);
-        let text = std::fs::read(&path).unwrap();
-        let header = 1 + text.iter().position(|&b| b == b'\n').unwrap();
-        for length in header..text.len() {
-            std::fs::write(&path, &text[..length]).unwrap();
-            let (mut journal, past) = Journal::open(folder.path(), &search("a"), true).unwrap();
-            let whole = text[..length].iter().filter(|&&b| b == b'\n').count() - 1;
-            assert_eq!(past.trials, trials()[..whole]);
-            journal.append(&trials()[0]).unwrap();
-            drop(journal);
-            let (_, past) = Journal::open(folder.path(), &search("a"), true).unwrap();
-            assert_eq!(past.trials.len(), whole + 1);
-        }
-    }
-
-    #[test]
-    fn another_search_is_refused_and_an_earlier_one_kept() {
-        let folder = tempfile::tempdir().unwrap();
-        let open = |command, resume| Journal::open(folder.path(), &search(command), resume);
-        assert!(matches!(open("a", true), Err(JournalError::Nothing(_))));
-        let (mut journal, _) = open("a", false).unwrap();
-        journal.append(&trials()[0]).unwrap();
-        assert!(matches!(open("a", true), Err(JournalError::Lines(LinesError::InUse(_)))));
-        drop(journal);
-        let error = open("b", true).unwrap_err().to_string();
-        assert!(error.contains("its command was 'a' and is now 'b'"), "{error}");
-        drop(open("b", false).unwrap());
-        // A search without a trial does not replace the one that is kept.
-        drop(open("c", false).unwrap());
-        let lines =
-            |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap().lines().count();
-        assert_eq!((lines(EARLIER), lines(FILE)), (2, 1));
-    }
-
-    #[test]
-    fn what_differs_is_reported_in_words() {
-        let factors = serde_json::json!([{"name": "allocator",
-            "levels": [{"allocator": "inherit"}, {"allocator": "jemalloc"}]}]);
-        assert_eq!(in_words("factors", &factors), "allocator=inherit,jemalloc");
-        assert_eq!(in_words("factors", &serde_json::json!([])), "none");
-        assert_eq!(in_words("command", &serde_json::json!(["ls", "-l"])), "'ls -l'");
-        assert_eq!(in_words("stdin", &serde_json::json!({"bytes": 3})), "bytes 3");
-        assert_eq!(in_words("check", &Value::Null), "none");
-    }
-
-    #[test]
-    fn a_program_that_has_changed_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let open = |bytes: u64, resume| {
-            let mut search = search("a");
-            search.insert(PROGRAM.to_owned(), serde_json::json!({"bytes": bytes}));
-            Journal::open(folder.path(), &search, resume)
-        };
-        drop(open(7, false).unwrap());
-        drop(open(7, true).unwrap());
-        let error = open(8, true).unwrap_err().to_string();
-        for part in ["the program has changed", "7", "8", "start a new search without --resume"] {
-            assert!(error.contains(part), "{part} is not in {error}");
-        }
-    }
-
-    #[test]
-    fn damage_is_named() {
-        let folder = tempfile::tempdir().unwrap();
-        drop(Journal::open(folder.path(), &search("a"), false).unwrap());
-        let path = folder.path().join(FILE);
-        let text = std::fs::read_to_string(&path).unwrap();
-        std::fs::write(&path, format!("{text}{{\n")).unwrap();
-        let error = Journal::open(folder.path(), &search("a"), true).unwrap_err();
-        assert!(error.to_string().contains("line 2"), "{error}");
-    }
-}
+mod tests;
