@@ -1,9 +1,9 @@
 //! All findings of a run, and the plan to try first.
 
 use numapilot_place::Plan;
-use numapilot_tune::space::{Level, Space};
+use numapilot_tune::space::Level;
 
-use crate::finding::{Expectation, Factor, Finding, IGNORANCE};
+use crate::finding::Finding;
 use crate::rules;
 use crate::run::Run;
 
@@ -47,41 +47,13 @@ pub fn advise(run: &Run, allow_machine_wide: bool) -> Advice {
     Advice { findings, first, machine_wide }
 }
 
-impl Advice {
-    /// What a search may expect of every level of its space, factor by factor: first that of the
-    /// level that changes nothing, which is certain. About a level without a finding nothing is
-    /// known.
-    #[must_use]
-    pub fn expectations(&self, space: &Space) -> Vec<Vec<Expectation>> {
-        let of = |factor: Factor, level: &Level| {
-            let finding = self.findings.iter().find(|finding| finding.factor == factor);
-            let known = finding.and_then(|f| f.levels.iter().find(|known| known.level == *level));
-            known.cloned().unwrap_or(Expectation {
-                level: level.clone(),
-                ratio: 1.0,
-                deviation: IGNORANCE,
-            })
-        };
-        let of_factor = |factor: &numapilot_tune::space::Factor| {
-            let name = Factor::Plan(factor.name);
-            let neutral = Level::neutral(factor.name);
-            let levels = factor.levels.iter().map(|level| match *level == neutral {
-                true => Expectation { level: level.clone(), ratio: 1.0, deviation: 0.0 },
-                false => of(name, level),
-            });
-            levels.collect()
-        };
-        space.factors.iter().map(of_factor).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use numapilot_place::Thp;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::finding::Verdict;
+    use crate::finding::{IGNORANCE, Verdict};
     use crate::rules::example::{Example, run};
 
     #[test]
@@ -95,12 +67,6 @@ mod tests {
             "{:#?}",
             advice.findings
         );
-        let expected = advice.expectations(&run.space);
-        assert_eq!(expected.len(), run.space.factors.len());
-        for (factor, levels) in run.space.factors.iter().zip(&expected) {
-            assert_eq!(factor.levels.len(), levels.len());
-            assert_eq!((levels[0].ratio, levels[0].deviation), (1.0, 0.0));
-        }
     }
 
     #[test]

@@ -132,6 +132,16 @@ impl Run {
         imbalance(&self.memory_nodes.iter().map(bytes).collect::<Vec<_>>())
     }
 
+    /// Standard deviation of the CPU time on the nodes, divided by its mean; `None` if it is not
+    /// known.
+    #[must_use]
+    pub fn time_imbalance(&self) -> Option<f64> {
+        let code = self.code.as_ref().ok()?;
+        let samples = code.nodes.values().map(|samples| *samples as f64);
+        let idle = self.facts.cpu_nodes.saturating_sub(code.nodes.len());
+        imbalance(&samples.chain(std::iter::repeat_n(0.0, idle)).collect::<Vec<_>>())
+    }
+
     /// The local access ratio that CPU time and memory by node give if every thread uses all memory
     /// alike: an estimate and no measurement. `None` if either is not known.
     #[must_use]

@@ -2,6 +2,9 @@
 //!
 //! Source: systematic-numa-study, sections 3.2 and 4.6: sparse placement gives threads the bandwidth
 //! and caches of all nodes, dense placement keeps them near each other, and both prevent migrations.
+//! Threads that stay on their nodes, with as much CPU time on each node, have all that sparse
+//! placement gives. Pinning them can only cost: a main thread that waits for as many threads as there
+//! are CPUs gets a CPU of its own.
 //! carrefour: nothing needs to move if 80 % of accesses are local and the imbalance is below 35 %.
 
 use numapilot_observe::Metric;
@@ -67,8 +70,10 @@ pub fn advise(run: &Run) -> Finding {
     let is_well_placed = !wanders
         && local.is_some_and(|local| local >= LOCAL_RATIO)
         && imbalance.is_none_or(|uneven| uneven < IMBALANCE);
+    let spread = run.time_imbalance();
+    let is_spread = !wanders && spread.is_some_and(|uneven| uneven < IMBALANCE);
     let first = match verdict {
-        _ if is_well_placed => None,
+        _ if is_well_placed || is_spread => None,
         Verdict::CanMatter if code.threads == 1 => is(ThreadPlacement::Dense),
         Verdict::CanMatter => is(ThreadPlacement::Sparse),
         _ => None,
@@ -85,11 +90,14 @@ pub fn advise(run: &Run) -> Finding {
         .with("cpu_migrations", migrations)
         .with("local_access_ratio", local)
         .with("controller_imbalance", imbalance)
+        .with("cpu_time_imbalance", spread)
         .expecting(levels, first)
 }
 
 #[cfg(test)]
 mod tests {
+    use numapilot_topology::NodeId;
+
     use super::super::example::{Example, run};
     use super::*;
     use crate::run::CodeShares;
@@ -137,6 +145,20 @@ mod tests {
         assert_eq!((finding.verdict, finding.first), (Verdict::CanMatter, None));
         let finding = advise(&run(example(0.5)));
         assert_eq!(finding.first, Some(Level::Threads(ThreadPlacement::Sparse)));
+    }
+
+    #[test]
+    fn threads_that_are_spread_over_all_nodes_already_stay() {
+        let example = |samples: [u64; 2]| {
+            let nodes = [(NodeId(0), samples[0]), (NodeId(1), samples[1])].into();
+            let code = code(8, 0).map(|code| CodeShares { nodes, ..code });
+            let (local, remote, latency) = (20e6, 60e6, Some(300e-9));
+            advise(&run(Example { code, local, remote, latency, ..Example::default() }))
+        };
+        let finding = example([520, 480]);
+        assert_eq!((finding.verdict, finding.first), (Verdict::CanMatter, None));
+        let uneven = example([900, 100]);
+        assert_eq!(uneven.first, Some(Level::Threads(ThreadPlacement::Sparse)));
     }
 
     #[test]
