@@ -10,6 +10,7 @@ pub mod axis;
 pub mod chart;
 pub mod columns;
 pub mod completions;
+pub mod csv;
 pub mod date;
 pub mod deferred;
 pub mod file;

@@ -13,7 +13,9 @@ use numapilot_test_kit::{make_executable, wait_until};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{compiled, error, is_alive, json};
+use crate::failures::compiled;
+use crate::processes::is_alive;
+use crate::{error, json};
 
 /// Serves until it is told to end.
 const SERVES: &str = "trap 'rm -f figure; exit 0' TERM; sleep 600 & echo $$ > pid; \

@@ -151,11 +151,19 @@ pub struct FileArgs {
     #[arg(long, value_name = "FILE", help_heading = "Files")]
     pub svg: Option<PathBuf>,
 
+    /// Write the plans that ran to this file of comma-separated values.
+    #[arg(long, value_name = "FILE", help_heading = "Files")]
+    pub csv: Option<PathBuf>,
+
+    /// Write the plans that ran to this file, as a table of Markdown.
+    #[arg(long, value_name = "FILE", help_heading = "Files")]
+    pub markdown: Option<PathBuf>,
+
     /// Write every run to this Parquet file: a row with host, plan, round and figures (see fleet).
     #[arg(long, value_name = "FILE", help_heading = "Files")]
     pub parquet: Option<PathBuf>,
 
-    /// Overwrite the profile, the picture and the file of --parquet; --resume does this too.
+    /// Overwrite the files; --resume does this too.
     #[arg(short, long, help_heading = "Files")]
     pub force: bool,
 
@@ -164,7 +172,7 @@ pub struct FileArgs {
     #[arg(long, value_name = "DIR", help_heading = "Files")]
     pub state: Option<PathBuf>,
 
-    /// Continue an earlier search of the same command, and overwrite its profile and picture.
+    /// Continue an earlier search of the same command, and overwrite its files.
     #[arg(long, help_heading = "Files")]
     pub resume: bool,
 }

@@ -17,12 +17,14 @@ use numapilot_tune::report::{PlanFigures, Report};
 
 use super::args::FileArgs;
 use super::written::Written;
-use super::{svg, text};
+use super::{export, svg, text};
 
 /// Files that were checked before the search.
 pub struct Outputs {
     profile: PathBuf,
     svg: Option<PathBuf>,
+    csv: Option<PathBuf>,
+    markdown: Option<PathBuf>,
     parquet: Option<PathBuf>,
     existing: Existing,
 }
@@ -31,21 +33,27 @@ impl FileArgs {
     /// Checks the files, to fail before measuring instead of after it.
     pub fn check(&self) -> anyhow::Result<Outputs> {
         let existing = self.existing();
-        file::check(&self.output, existing).context("the profile (--output FILE)")?;
-        if let Some(path) = &self.svg {
-            file::check(path, existing).context("the picture (--svg FILE)")?;
-            file::check_distinct(("--output", &self.output), ("--svg", path))?;
+        let optional = [
+            ("the picture", "--svg", &self.svg),
+            ("the table", "--csv", &self.csv),
+            ("the table", "--markdown", &self.markdown),
+            ("the runs", "--parquet", &self.parquet),
+        ];
+        let mut files = vec![("the profile", "--output", &self.output)];
+        for (what, option, path) in optional {
+            files.extend(path.as_ref().map(|path| (what, option, path)));
         }
-        if let Some(path) = &self.parquet {
-            file::check(path, existing).context("the runs (--parquet FILE)")?;
-            file::check_distinct(("--output", &self.output), ("--parquet", path))?;
-            if let Some(picture) = &self.svg {
-                file::check_distinct(("--svg", picture), ("--parquet", path))?;
+        for (index, &(what, option, path)) in files.iter().enumerate() {
+            file::check(path, existing).with_context(|| format!("{what} ({option} FILE)"))?;
+            for &(_, other, another) in &files[..index] {
+                file::check_distinct((other, another), (option, path))?;
             }
         }
         Ok(Outputs {
             profile: self.output.clone(),
             svg: self.svg.clone(),
+            csv: self.csv.clone(),
+            markdown: self.markdown.clone(),
             parquet: self.parquet.clone(),
             existing: self.existing(),
         })
@@ -67,14 +75,6 @@ impl FileArgs {
         if let Some(directory) = &self.state {
             return Ok(directory.clone());
         }
-        let home = |variable: &str| {
-            std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
-        };
-        let Some(base) =
-            home("XDG_STATE_HOME").or_else(|| home("HOME").map(|h| h.join(".local/state")))
-        else {
-            bail!("neither XDG_STATE_HOME nor HOME is set; give --state DIR for the results");
-        };
         let mut hasher = DefaultHasher::new();
         (command, std::env::current_dir().ok()).hash(&mut hasher);
         if let Some(machine) = lab {
@@ -83,12 +83,24 @@ impl FileArgs {
         if !load.is_empty() {
             load.hash(&mut hasher);
         }
-        Ok(base.join("numapilot").join(format!("tune-{:016x}", hasher.finish())))
+        let Some(kept) = kept() else {
+            bail!("neither XDG_STATE_HOME nor HOME is set; give --state DIR for the results");
+        };
+        Ok(kept.join(format!("tune-{:016x}", hasher.finish())))
     }
 }
 
+/// The directory that keeps the results of all searches without `--state`, each in one of its own.
+pub fn kept() -> Option<PathBuf> {
+    let home = |variable: &str| {
+        std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
+    };
+    let base = home("XDG_STATE_HOME").or_else(|| home("HOME").map(|h| h.join(".local/state")))?;
+    Some(base.join("numapilot"))
+}
+
 impl Outputs {
-    /// Writes the winner, if there is one, and the picture and the runs, if they were asked for.
+    /// Writes the winner, if there is one, and the files that were asked for.
     pub fn write(
         &self,
         terminal: &Terminal,
@@ -100,6 +112,14 @@ impl Outputs {
         if let Some(path) = &self.parquet {
             file::put_bytes(path, &numapilot_trials::parquet(rows)?, self.existing)?;
             written.runs = Some(path.clone());
+        }
+        if let Some(path) = &self.csv {
+            file::put(path, &export::csv(report), self.existing)?;
+            written.tables.push(path.clone());
+        }
+        if let Some(path) = &self.markdown {
+            file::put(path, &export::markdown(report), self.existing)?;
+            written.tables.push(path.clone());
         }
         if let Some(best) = &report.best {
             let measured = Some(origin.measured(report, best));

@@ -4,6 +4,7 @@
 mod added_plans;
 mod args;
 mod emulated;
+mod export;
 mod files;
 mod input;
 mod limit;

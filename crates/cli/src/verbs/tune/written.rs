@@ -7,6 +7,8 @@ use std::path::PathBuf;
 pub struct Written {
     pub profile: Option<PathBuf>,
     pub picture: Option<PathBuf>,
+    /// Tables of the plans.
+    pub tables: Vec<PathBuf>,
     /// The file of all runs.
     pub runs: Option<PathBuf>,
     /// A profile that existed before and does not come from this search.
@@ -19,8 +21,9 @@ impl Written {
     /// Lines that name the files, or explain why there is no profile.
     pub fn lines(&self) -> Vec<String> {
         let picture = self.picture.iter().map(|path| format!("Picture: {}", path.display()));
+        let tables = self.tables.iter().map(|path| format!("Table: {}", path.display()));
         let runs = self.runs.iter().map(|path| format!("Runs: {}", path.display()));
-        let mut lines: Vec<String> = picture.chain(runs).collect();
+        let mut lines: Vec<String> = picture.chain(tables).chain(runs).collect();
         match (&self.profile, &self.untouched) {
             (Some(path), _) => {
                 let path = path.display();
