@@ -49,6 +49,8 @@ pub struct CodeShares {
     pub allocating_threads: usize,
     /// Samples on the CPUs of each node.
     pub nodes: BTreeMap<NodeId, u64>,
+    /// Threads with samples on the CPUs of one node only, by node.
+    pub node_threads: BTreeMap<NodeId, usize>,
     /// Threads with samples on CPUs of more than one node.
     pub wandering_threads: usize,
 }
@@ -132,14 +134,14 @@ impl Run {
         imbalance(&self.memory_nodes.iter().map(bytes).collect::<Vec<_>>())
     }
 
-    /// Standard deviation of the CPU time on the nodes, divided by its mean; `None` if it is not
-    /// known.
+    /// Whether every thread stays on its node, and no node has more threads than if they were spread
+    /// evenly over all nodes with CPUs that the program may use; `None` if it is not known.
     #[must_use]
-    pub fn time_imbalance(&self) -> Option<f64> {
-        let code = self.code.as_ref().ok()?;
-        let samples = code.nodes.values().map(|samples| *samples as f64);
-        let idle = self.facts.cpu_nodes.saturating_sub(code.nodes.len());
-        imbalance(&samples.chain(std::iter::repeat_n(0.0, idle)).collect::<Vec<_>>())
+    pub fn is_spread(&self) -> Option<bool> {
+        let code = self.code.as_ref().ok().filter(|code| code.threads > 0)?;
+        let even = code.threads.div_ceil(self.facts.cpu_nodes.max(1));
+        let staying: usize = code.node_threads.values().sum();
+        Some(staying == code.threads && code.node_threads.values().all(|count| *count <= even))
     }
 
     /// The local access ratio that CPU time and memory by node give if every thread uses all memory

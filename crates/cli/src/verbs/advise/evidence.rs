@@ -94,6 +94,11 @@ fn shares(code: &CodeProfile, machine: &Machine) -> CodeShares {
             *shares.nodes.entry(node).or_default() += count;
         }
     }
+    for nodes in threads.values().filter(|nodes| nodes.len() == 1) {
+        for node in nodes {
+            *shares.node_threads.entry(*node).or_default() += 1;
+        }
+    }
     shares.samples = code.samples();
     shares.threads = threads.len();
     shares.allocating_threads = allocating.len();

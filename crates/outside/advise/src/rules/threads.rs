@@ -2,8 +2,7 @@
 //!
 //! Source: systematic-numa-study, sections 3.2 and 4.6: sparse placement gives threads the bandwidth
 //! and caches of all nodes, dense placement keeps them near each other, and both prevent migrations.
-//! Threads that stay on their nodes, with as much CPU time on each node, have all that sparse
-//! placement gives. Pinning them can only cost: a main thread that waits for as many threads as there
+//! Threads that stay on their nodes, as many on each, have all that sparse placement gives. Pinning them can only cost: a main thread that waits for as many threads as there
 //! are CPUs gets a CPU of its own.
 //! carrefour: nothing needs to move if 80 % of accesses are local and the imbalance is below 35 %.
 
@@ -70,8 +69,7 @@ pub fn advise(run: &Run) -> Finding {
     let is_well_placed = !wanders
         && local.is_some_and(|local| local >= LOCAL_RATIO)
         && imbalance.is_none_or(|uneven| uneven < IMBALANCE);
-    let spread = run.time_imbalance();
-    let is_spread = !wanders && spread.is_some_and(|uneven| uneven < IMBALANCE);
+    let is_spread = run.is_spread().unwrap_or(false);
     let first = match verdict {
         _ if is_well_placed || is_spread => None,
         Verdict::CanMatter if code.threads == 1 => is(ThreadPlacement::Dense),
@@ -90,7 +88,6 @@ pub fn advise(run: &Run) -> Finding {
         .with("cpu_migrations", migrations)
         .with("local_access_ratio", local)
         .with("controller_imbalance", imbalance)
-        .with("cpu_time_imbalance", spread)
         .expecting(levels, first)
 }
 
@@ -149,15 +146,15 @@ mod tests {
 
     #[test]
     fn threads_that_are_spread_over_all_nodes_already_stay() {
-        let example = |samples: [u64; 2]| {
-            let nodes = [(NodeId(0), samples[0]), (NodeId(1), samples[1])].into();
-            let code = code(8, 0).map(|code| CodeShares { nodes, ..code });
+        let example = |threads: [usize; 2]| {
+            let node_threads = [(NodeId(0), threads[0]), (NodeId(1), threads[1])].into();
+            let code = code(8, 0).map(|code| CodeShares { node_threads, ..code });
             let (local, remote, latency) = (20e6, 60e6, Some(300e-9));
             advise(&run(Example { code, local, remote, latency, ..Example::default() }))
         };
-        let finding = example([520, 480]);
+        let finding = example([4, 4]);
         assert_eq!((finding.verdict, finding.first), (Verdict::CanMatter, None));
-        let uneven = example([900, 100]);
+        let uneven = example([6, 2]);
         assert_eq!(uneven.first, Some(Level::Threads(ThreadPlacement::Sparse)));
     }
 
