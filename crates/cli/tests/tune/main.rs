@@ -8,6 +8,7 @@ mod few_runs;
 mod interruptions;
 mod numbers;
 mod options;
+mod prior;
 mod processes;
 mod refusals;
 mod server;

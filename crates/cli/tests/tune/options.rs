@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use assert_cmd::Command;
 use serde_json::Value;
 
 use crate::{error, folder, json, tune_default};
@@ -32,6 +33,19 @@ fn noisy(more: &[&str]) -> Value {
 fn width(report: &Value) -> f64 {
     let end = |at: usize| report["best"]["confidence"][at].as_f64().unwrap();
     end(1) - end(0)
+}
+
+#[test]
+fn the_profiles_that_are_given_can_be_compared_alone() {
+    let folder = folder(&[("fast", "FIGURE", "80"), ("slow", "FIGURE", "130")]);
+    let mut command = Command::cargo_bin("numapilot").unwrap();
+    command.current_dir(folder.path()).args(["tune", "--state", "state", "--json", "--only-plans"]);
+    command.args(["--plan", "fast", "--plan", "slow"]).args(METRIC);
+    command.args(["--", "sh", "-c", "echo figure=${FIGURE:-100}"]);
+    let report = json(command);
+    assert_eq!((&report["candidates"], &report["best"]["plan"]), (&3.into(), &"FIGURE=80".into()));
+    let mut alone = Command::cargo_bin("numapilot").unwrap();
+    alone.args(["tune", "--only-plans", "--", "true"]).assert().failure();
 }
 
 #[test]

@@ -29,8 +29,8 @@ const KINDS: [(&str, Histories); 8] = [
     ("somewhat alike", Histories::Alike(0.9)),
     ("unrelated", Histories::Alike(0.0)),
     ("opposite", Histories::Alike(-0.9)),
-    ("advice, right on 4 of 5 factors", Histories::Advice(0.8)),
-    ("advice, right on 2 of 5 factors", Histories::Advice(0.4)),
+    ("advice that is right on 4 of 5 factors", Histories::Advice(0.8)),
+    ("advice that is right on 2 of 5 factors", Histories::Advice(0.4)),
 ];
 
 fn main() {

@@ -7,3 +7,4 @@ mod run;
 mod text;
 
 pub use args::Args;
+pub use damage::load_guarded;

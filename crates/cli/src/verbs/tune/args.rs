@@ -8,6 +8,7 @@ use numapilot_cli_kit::units;
 use numapilot_tune::space::Request;
 
 use super::measure_args::{MeasureArgs, ServerArgs};
+use super::prior_args::PriorArgs;
 use super::trial_args::TrialArgs;
 
 /// Arguments of `tune`.
@@ -48,6 +49,9 @@ pub struct Args {
 
     #[command(flatten)]
     pub effort: EffortArgs,
+
+    #[command(flatten)]
+    pub prior: PriorArgs,
 
     #[command(flatten)]
     pub files: FileArgs,
@@ -91,6 +95,10 @@ pub struct SpaceArgs {
     /// Race this profile too; may be repeated.
     #[arg(long = "plan", value_name = "FILE", help_heading = "Plans")]
     pub plans: Vec<PathBuf>,
+
+    /// Compare the profiles of --plan and the default alone.
+    #[arg(long, requires = "plans", conflicts_with = "factors", help_heading = "Plans")]
+    pub only_plans: bool,
 }
 
 /// Options of effort.

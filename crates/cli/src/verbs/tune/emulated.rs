@@ -53,5 +53,8 @@ pub fn space(terminal: &Terminal, args: &Args, machine: &Machine) -> anyhow::Res
         allocators::find(&plan.allocator).map_err(|error| error.to_string()).map(drop)
     };
     let extras = added_plans(terminal, &args.space.plans, applies)?;
+    if args.space.only_plans {
+        return Ok(Space::of_plans(extras));
+    }
     Ok(Space::new(&Facts::of_emulated(machine), &args.space.factors, extras, applies))
 }

@@ -18,6 +18,7 @@ use numapilot_tune::search::{SearchError, search};
 
 use super::args::Args;
 use super::files::Origin;
+use super::prior;
 use super::progress::Progress;
 use super::setup::Setup;
 use super::text;
@@ -42,7 +43,7 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     // Settings of this host do not reach an emulated machine.
     let held_settings = || if is_here { settle::held_settings(terminal) } else { Vec::new() };
     let held = held_settings();
-    let setup = match Setup::new(terminal, args) {
+    let mut setup = match Setup::new(terminal, args) {
         Ok(setup) => setup,
         Err(error) => return launch_error(terminal, args, error),
     };
@@ -56,6 +57,9 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         };
         launchers::check(terminal, args.command(), remedy, false)?;
     }
+    if !args.files.resume {
+        prior::check(args, &setup)?;
+    }
     let interrupted = interruption::flag()?;
     // Guests leave no process on this host, and run side by side: whoever adopts orphans must have
     // one child at a time, or takes one guest for an orphan of another.
@@ -63,7 +67,6 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         // If a filter refuses this, daemons that have cleared their environment are not ended.
         let _ = prctl::adopt_orphans();
     }
-    let mut runner = setup.runner(&interrupted);
     let directory =
         args.files.state(args.command(), load.unwrap_or_default(), args.measure.lab.as_deref())?;
     let (mut journal, past) = numapilot_tune::journal::Journal::open(
@@ -71,12 +74,17 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         &setup.fingerprint(args, &held),
         args.files.resume,
     )?;
-    runner.restore_answer(past.answer);
-    runner.restore_written(past.written);
     let mut evidence = past.trials;
     text::start(terminal, &setup, journal.path(), evidence.len());
     // Released when dropped, and after a crash like every entry of the settings journal.
     let _reserved = setup.reserve(args.command())?;
+    setup.settings.prior = match args.files.resume {
+        true => past.prior.unwrap_or_default(),
+        false => prior::prior(terminal, args, &setup, &interrupted, &mut journal, &mut evidence)?,
+    };
+    let mut runner = setup.runner(&interrupted);
+    runner.restore_answer(past.answer);
+    runner.restore_written(past.written);
     let mut progress = Progress::new(terminal, &setup.space, &setup.settings, setup.is_time());
     let result = search(
         &setup.space,

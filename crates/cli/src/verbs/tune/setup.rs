@@ -16,7 +16,9 @@ use numapilot_place::via::Via;
 use numapilot_place::{Options, Plan, find_program, prepare};
 use numapilot_topology::Machine;
 use numapilot_tune::decide::{Prior, Settings, is_economical};
-use numapilot_tune::journal::{Fingerprint, PROGRAM};
+use numapilot_tune::journal::{
+    COMMAND, FACTORS, Fingerprint, GOAL, MACHINE, PLANS, PROGRAM, TOPOLOGY,
+};
 use numapilot_tune::run::{Emulated, Judge, Metric, Program, Runner, Service};
 use numapilot_tune::space::{Facts, Space};
 use serde_json::{Value, json};
@@ -152,6 +154,17 @@ impl Setup {
         }
     }
 
+    /// Runs the program by these words in front of its command.
+    pub fn observer<'a>(
+        &'a self,
+        words: impl Iterator<Item = OsString>,
+        interrupted: &'a AtomicBool,
+    ) -> Runner<'a> {
+        let command = words.chain(self.program.command.iter().cloned()).collect();
+        let program = Program { command, ..self.program.clone() };
+        Runner::new(&self.machine, program, self.judge.clone(), interrupted)
+    }
+
     /// What makes the program a server.
     pub fn service(&self) -> Option<&Service> {
         self.program.service.as_ref()
@@ -178,7 +191,7 @@ impl Setup {
         let regex = |regex: &Option<regex::Regex>| regex.as_ref().map(ToString::to_string);
         let limits = limits(&measure.limit);
         let fields = [
-            ("command", json!(words)),
+            (COMMAND, json!(words)),
             ("directory", json!(directory)),
             (PROGRAM, program_file(args.command())),
             ("stdin", self.input.identity.clone()),
@@ -190,7 +203,7 @@ impl Setup {
             ("decimal", json!(measure.decimal.map(|decimal| format!("{decimal:?}")))),
             ("progress", json!(regex(&measure.progress))),
             ("check", json!(regex(&measure.check))),
-            ("goal", json!(self.settings.goal)),
+            (GOAL, json!(self.settings.goal)),
             (
                 "limits",
                 json!([
@@ -198,8 +211,8 @@ impl Setup {
                     limits.seconds.map(|s| s.to_string())
                 ]),
             ),
-            ("factors", json!(self.space.factors)),
-            ("plans", json!(self.space.extras)),
+            (FACTORS, json!(self.space.factors)),
+            (PLANS, json!(self.space.extras)),
             ("seed", json!(self.settings.seed)),
         ];
         // Measurements under another run's setting are not mixed with others.
@@ -209,12 +222,18 @@ impl Setup {
         let emulated = emulated.map(|on| {
             // A description file may have been edited since.
             let description = fs::read_to_string(&on.machine).ok();
-            ("machine", json!([on.machine, words_of(&on.options), description]))
+            (MACHINE, json!([on.machine, words_of(&on.options), description]))
         });
         // A guest has copies of these files, so only others change them.
         let files = self.emulated.is_some().then(|| ("files", argument_files(args.command())));
+        // A search is not continued on another machine, with which its directory may be shared.
+        let topology = self
+            .emulated
+            .is_none()
+            .then(|| (TOPOLOGY, json!(self.machine.topology_hash().to_string())));
         fields
             .into_iter()
+            .chain(topology)
             .chain(held)
             .chain(emulated)
             .chain(files)
@@ -288,6 +307,9 @@ fn space(
         Ok(())
     };
     let extras = added_plans(terminal, &args.space.plans, applies)?;
+    if args.space.only_plans {
+        return Ok((Space::of_plans(extras), machine_wide.into_inner()));
+    }
     let mut of_program = machine.clone();
     args.server.narrow(&mut of_program)?;
     let facts = Facts::new(&of_program, Path::new("/"));

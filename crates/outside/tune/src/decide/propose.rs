@@ -15,7 +15,7 @@ const RACES: f64 = 0.1;
 /// Expected loss by naming the leader at which the refinement ends, relative to the resolution.
 const LEAST_LOSS: f64 = 0.1;
 /// The same if earlier searches predict what the runs show, which speaks for the leader as well.
-const LEAST_LOSS_FORETOLD: f64 = 0.4;
+const LEAST_LOSS_FORETOLD: f64 = 0.8;
 /// Plans in the race if earlier searches predict what the runs show: the default and the plan that is
 /// named.
 const RACERS_FORETOLD: usize = 2;

@@ -13,6 +13,7 @@ use numapilot_tune::evidence::Goal;
 use numapilot_tune::report::{Basis, PlanFigures, Report, Status, ValuesFigures};
 use numapilot_tune::space::Skipped;
 
+use super::prior_text;
 use super::setup::{Setup, is_time};
 use super::written::Written;
 
@@ -133,6 +134,9 @@ fn heading(out: &mut impl Write, report: &Report, held: &[Holder]) -> anyhow::Re
                 plural(values.runs, "run")
             )?;
         }
+    }
+    for line in prior_text::lines(report) {
+        writeln!(out, "{line}")?;
     }
     for holder in held {
         let holder = printable(&holder.to_string());

@@ -1,0 +1,129 @@
+//! What one observed run lets expect of levels: a result of `numapilot advise --json`.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Context;
+use numapilot_cli_kit::terminal::Terminal;
+use numapilot_place::Plan;
+use numapilot_tune::decide::Expectation;
+use numapilot_tune::decide::prior::Levels;
+use numapilot_tune::evidence::{Order, Phase, Trial};
+use numapilot_tune::run::RunError;
+use numapilot_tune::shape::DEFAULT;
+use numapilot_tune::space::Space;
+use serde::Deserialize;
+use tempfile::TempPath;
+
+use crate::verbs::tune::setup::Setup;
+
+/// The part of the object that is read.
+#[derive(Deserialize)]
+struct Advice {
+    factors: Vec<Factor>,
+}
+
+#[derive(Deserialize)]
+struct Factor {
+    factor: String,
+    verdict: String,
+    levels: Vec<Level>,
+}
+
+#[derive(Deserialize)]
+struct Level {
+    level: String,
+    ratio: f64,
+    deviation: f64,
+}
+
+/// What the object in this file lets expect of the levels of the space.
+///
+/// # Errors
+/// The file cannot be read, or is no such object.
+pub fn levels(path: &Path, space: &Space) -> anyhow::Result<Levels> {
+    let what =
+        || format!("--advice {}: it must be a result of numapilot advise --json", path.display());
+    let text = fs::read_to_string(path).with_context(what)?;
+    let advice: Advice = serde_json::from_str(&text).with_context(what)?;
+    Ok(space.factors.iter().map(|factor| of_factor(&advice, factor)).collect())
+}
+
+fn of_factor(advice: &Advice, factor: &numapilot_tune::space::Factor) -> Vec<Option<Expectation>> {
+    let found = advice.factors.iter().find(|found| found.factor == factor.name.name());
+    // An unknown verdict expects nothing.
+    let found = found.filter(|found| found.verdict != "unknown");
+    let of = |level: &numapilot_tune::space::Level| {
+        let known = found?.levels.iter().find(|known| known.level == level.name())?;
+        let is_usable = known.ratio > 0.0 && known.ratio.is_finite() && known.deviation >= 0.0;
+        is_usable.then(|| Expectation { cost: known.ratio.ln(), deviation: known.deviation })
+    };
+    factor.levels.iter().map(of).collect()
+}
+
+/// Observes a run of the default. Returns the file with what it says, and the run. `None` if it was
+/// of no use, which the user is told, or if the user has interrupted it.
+///
+/// # Errors
+/// The run could not be made.
+pub fn observe(
+    terminal: &Terminal,
+    setup: &Setup,
+    interrupted: &AtomicBool,
+) -> anyhow::Result<Option<(TempPath, Trial)>> {
+    let path = tempfile::NamedTempFile::new().context("a file for the advice")?.into_temp_path();
+    let own = std::env::current_exe().context("the path of numapilot itself")?;
+    let mut runner = setup.observer(
+        [own.as_os_str(), "advise".as_ref(), "--json".as_ref(), "-o".as_ref(), path.as_os_str()]
+            .into_iter()
+            .chain(["--".as_ref()])
+            .map(ToOwned::to_owned),
+        interrupted,
+    );
+    let order = Order { phase: Phase::WarmUp, block: 0, candidate: DEFAULT };
+    let trial = match runner.run(order, &Plan::default()) {
+        Ok(trial) => trial,
+        Err(RunError::Interrupted) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    if fs::metadata(&path).is_ok_and(|file| file.len() > 0) {
+        return Ok(Some((path, trial)));
+    }
+    terminal.warn("the observed run gave no advice; nothing is expected by it (--prior history)");
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_place::{AllocatorChoice, Thp};
+    use numapilot_tune::space::{FactorName, Level};
+
+    use super::*;
+
+    #[test]
+    fn levels_are_found_by_name_and_unknown_ones_expect_nothing() {
+        let named = |name: &str| Level::Allocator(AllocatorChoice::Named(name.to_owned()));
+        let allocators = vec![Level::neutral(FactorName::Allocator), named("a"), named("b")];
+        let thp = vec![Level::Thp(Thp::Inherit), Level::Thp(Thp::Never)];
+        let factor = |name, levels| numapilot_tune::space::Factor { name, levels };
+        let space = Space {
+            factors: vec![factor(FactorName::Allocator, allocators), factor(FactorName::Thp, thp)],
+            ..Space::default()
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("advice.json");
+        let text = r#"{"plan": "a", "factors": [
+            {"factor": "allocator", "verdict": "can-matter",
+             "levels": [{"level": "b", "ratio": 0.5, "deviation": 0.1}]},
+            {"factor": "thp", "verdict": "unknown",
+             "levels": [{"level": "never", "ratio": 1.0, "deviation": 0.35}]}]}"#;
+        fs::write(&path, text).unwrap();
+        let found = levels(&path, &space).unwrap();
+        let half = Expectation { cost: 0.5_f64.ln(), deviation: 0.1 };
+        assert_eq!(found, [vec![None, None, Some(half)], vec![None, None]]);
+        fs::write(&path, "{}").unwrap();
+        let error = format!("{:#}", levels(&path, &space).unwrap_err());
+        assert!(error.contains("numapilot advise --json"), "{error}");
+    }
+}
