@@ -56,6 +56,7 @@ fn the_checksum_depends_on_the_data_alone() {
     let usual = checksum(&["w1"]);
     assert_eq!(usual, checksum(&["w1", "--allocation-pattern", "chunked", "--load", "main"]));
     assert_eq!(usual, checksum(&["w1", "--threads", "7", "--estimate", "1"]));
+    assert_eq!(usual, checksum(&["w1", "--insertion", "single"]));
     assert_ne!(usual, checksum(&["w1", "--seed", "2"]));
     assert_ne!(usual, checksum(&["w1", "--data", "sequential"]));
 }

@@ -9,7 +9,7 @@ use std::num::NonZeroUsize;
 use numapilot_workloads::aggregation::{Load, Options};
 use numapilot_workloads::answer::Answer;
 use numapilot_workloads::data::{DataSet, Distribution};
-use numapilot_workloads::w1::{self, AllocationPattern};
+use numapilot_workloads::w1::{self, AllocationPattern, Insertion};
 use numapilot_workloads::{WorkloadError, w2};
 
 /// Checksums in the order of [`Distribution::ALL`].
@@ -29,7 +29,7 @@ fn options(distribution: Distribution, threads: usize) -> Options {
 }
 
 fn median(options: &Options, pattern: AllocationPattern) -> Answer {
-    w1::run(options, pattern).unwrap().answer
+    w1::run(options, pattern, Insertion::Gathered).unwrap().answer
 }
 
 fn checksums(answer: impl Fn(Distribution) -> Answer) -> [String; 4] {
@@ -44,6 +44,13 @@ fn golden_medians() {
             assert_eq!(computed, MEDIANS, "{pattern:?}, {threads} threads");
         }
     }
+}
+
+#[test]
+fn single_insertion_gives_the_same_medians() {
+    let single = |options| w1::run(options, AllocationPattern::Raw, Insertion::Single);
+    let computed = checksums(|set| single(&options(set, 5)).unwrap().answer);
+    assert_eq!(computed, MEDIANS);
 }
 
 #[test]

@@ -38,6 +38,24 @@ impl Scale {
     }
 }
 
+/// `--insertion`
+#[derive(Clone, Copy, ValueEnum)]
+enum Insertion {
+    /// In batches of runs of up to six values of a key, which it gathers before.
+    Gathered,
+    /// One by one.
+    Single,
+}
+
+impl From<Insertion> for w1::Insertion {
+    fn from(insertion: Insertion) -> Self {
+        match insertion {
+            Insertion::Gathered => Self::Gathered,
+            Insertion::Single => Self::Single,
+        }
+    }
+}
+
 /// The input and how to run over it.
 #[derive(clap::Args)]
 struct Common {
@@ -85,6 +103,10 @@ pub struct W1 {
     /// How the buffers of the groups are allocated.
     #[arg(long, value_enum, value_name = "PATTERN", default_value = "raw")]
     allocation_pattern: Pattern,
+
+    /// How a thread takes records to the table that all threads share.
+    #[arg(long, value_enum, value_name = "HOW", default_value = "gathered")]
+    insertion: Insertion,
 }
 
 /// Arguments of `bench w2`.
@@ -96,8 +118,9 @@ pub struct W2 {
 
 impl W1 {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
-        let pattern = self.allocation_pattern.into();
-        self.common.run(terminal, "MEDIAN per group", |options| w1::run(options, pattern))
+        let (pattern, insertion) = (self.allocation_pattern.into(), self.insertion.into());
+        let workload = |options: &Options| w1::run(options, pattern, insertion);
+        self.common.run(terminal, "MEDIAN per group", workload)
     }
 }
 

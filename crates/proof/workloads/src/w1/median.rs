@@ -10,7 +10,7 @@ use super::buffer::Buffer;
 use super::group::{Group, Groups, Numbers};
 use super::hot::{HotKeys, Verdict};
 use super::select::twice_median;
-use super::{RUN, Values};
+use super::{Insertion, RUN, Values};
 use crate::WorkloadError;
 use crate::aggregation::{Aggregate, Options};
 use crate::answer::Row;
@@ -26,15 +26,17 @@ const AHEAD: usize = 8;
 pub struct Median<B: Buffer> {
     table: Table,
     groups: Groups<B>,
+    insertion: Insertion,
 }
 
 impl<B: Buffer> Median<B> {
     /// An aggregation without groups.
-    pub fn new(options: &Options) -> Result<Self, WorkloadError> {
+    pub fn new(options: &Options, insertion: Insertion) -> Result<Self, WorkloadError> {
         let threads = options.threads.get();
         Ok(Self {
             table: Table::new(options.estimate, threads)?,
             groups: Groups::new(options.set.groups, threads),
+            insertion,
         })
     }
 
@@ -136,6 +138,13 @@ impl<B: Buffer> Aggregate for Median<B> {
     }
 
     fn add(&self, (runs, outlet): &mut Self::Local, records: &[Record]) {
+        if self.insertion == Insertion::Single {
+            let (view, Outlet { numbers, source, .. }) = (self.table.view(), outlet);
+            for &Record { key, value } in records {
+                self.append_many(key, &[value], numbers, source, &view);
+            }
+            return;
+        }
         if runs.is_too_small() {
             runs.drain(|run| self.take_in(outlet, run, &self.table.view()));
             runs.grow();

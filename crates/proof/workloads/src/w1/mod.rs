@@ -53,26 +53,43 @@ pub enum AllocationPattern {
     Chunked,
 }
 
+/// How a thread takes records to the table that all threads share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Insertion {
+    /// It gathers runs of [`RUN`] values of a key, and takes a batch of runs.
+    #[default]
+    Gathered,
+    /// It takes each record at once: a look-up, the group's lock, an append
+    /// (systematic-numa-study 4.2, "a shared global hash table").
+    Single,
+}
+
 /// Runs W1.
 ///
 /// # Errors
 /// See [`WorkloadError`].
-pub fn run(options: &Options, pattern: AllocationPattern) -> Result<Outcome, WorkloadError> {
+pub fn run(
+    options: &Options,
+    pattern: AllocationPattern,
+    insertion: Insertion,
+) -> Result<Outcome, WorkloadError> {
     aggregation::validate("w1", options, NEED)?;
     let threads = options.threads.get();
     let mut parameters = serde_json::to_value(options).unwrap_or_default();
     parameters["allocation_pattern"] = json!(pattern);
+    parameters["insertion"] = json!(insertion);
     let figures = Figures { workload: "w1", threads, parameters };
     let slices = Slices::new(options.set, threads);
     match pattern {
         AllocationPattern::Raw => {
-            let median = Median::<Vec<u64>>::new(options)?;
+            let median = Median::<Vec<u64>>::new(options, insertion)?;
             let homes = median.homes(vec![(); threads], options)?;
             aggregation::run(figures, options, Function::Median, &slices, &median, homes)
         }
         AllocationPattern::Chunked => {
             let mut chunks: Vec<Chunks> = (0..threads).map(|_| Chunks::new()).collect();
-            let median = Median::<Piece<'_>>::new(options)?;
+            let median = Median::<Piece<'_>>::new(options, insertion)?;
             let homes = median.homes(chunks.iter_mut(), options)?;
             aggregation::run(figures, options, Function::Median, &slices, &median, homes)
         }
