@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
+use std::env::join_paths;
+use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -17,7 +19,7 @@ use numapilot_sys::process::PidFd;
 use serde_json::Value;
 use tempfile::TempDir;
 
-const ENGINES: [&str; 3] = ["duckdb", "datafusion", "postgresql"];
+const ENGINES: [&str; 4] = ["duckdb", "datafusion", "monetdbe", "postgresql"];
 
 /// The databases of all tests share a cache, because loading takes most of the time. A server's
 /// user must be able to enter it.
@@ -27,10 +29,10 @@ fn cache() -> PathBuf {
     path
 }
 
-/// Where `scripts/setup test` installs Python modules.
-fn modules() -> PathBuf {
+/// Where `scripts/setup test` installs Python modules, as in `PYTHONPATH`.
+fn modules() -> OsString {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-    target.join("python")
+    join_paths(["python", "python-monetdbe"].map(|name| target.join(name))).unwrap()
 }
 
 fn arguments(name: &str, engine: &str, cache: &Path, more: &[&str]) -> Vec<String> {
@@ -163,6 +165,11 @@ fn engines_agree_and_all_queries_are_answered() {
             "postgresql" => {
                 // The server and its children.
                 assert!(mallocs["processes"]["jemalloc"].as_u64() > Some(3), "{mallocs}");
+                assert_eq!(mallocs["embedded"].as_array().unwrap().len(), 0);
+            }
+            "monetdbe" => {
+                // One process, and no allocator of its own.
+                assert_eq!(mallocs["processes"]["jemalloc"], 1, "{mallocs}");
                 assert_eq!(mallocs["embedded"].as_array().unwrap().len(), 0);
             }
             _ => {

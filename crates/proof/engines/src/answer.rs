@@ -106,6 +106,8 @@ pub enum Rounding {
     None,
     /// Quotients were cut off after six places.
     CutOff,
+    /// Quotients and means were rounded to the places of their type, which are all printed.
+    Places,
     /// Rounded to the places that are printed, from sums in floating point.
     Printed,
 }
@@ -141,10 +143,21 @@ fn agree(ours: Option<&str>, theirs: Option<&str>, rounding: Rounding) -> bool {
     let (absolute, relative) = match rounding {
         Rounding::None => (0.0, RELATIVE),
         Rounding::CutOff => (CUT_OFF, RELATIVE_OF_CUT_OFF),
+        // By one unit, because the other engine may have cut off or rounded too.
+        Rounding::Places => (unit(ours, theirs), RELATIVE),
         // Slightly more than half, because 0.5 itself may be rounded either way.
         Rounding::Printed => (0.501 * 10_f64.powi(-places(theirs)), RELATIVE_TO_REFERENCE),
     };
     (a - b).abs() <= absolute + relative * a.abs().max(b.abs())
+}
+
+/// A unit of the last place of that number which has fewer places, and some. Zero for integers,
+/// which nobody rounds.
+fn unit(ours: &str, theirs: &str) -> f64 {
+    match places(ours).min(places(theirs)) {
+        0 => 0.0,
+        places => 1.001 * 10_f64.powi(-places),
+    }
 }
 
 /// Decimal places of a printed number.

@@ -9,13 +9,15 @@ pub enum Kind {
     DuckDb,
     /// DataFusion, likewise.
     DataFusion,
+    /// MonetDB's embedded library, likewise.
+    MonetDbe,
     /// PostgreSQL, a separate server.
     PostgreSql,
 }
 
 impl Kind {
     /// Every engine, the default first.
-    pub const ALL: [Self; 3] = [Self::DuckDb, Self::DataFusion, Self::PostgreSql];
+    pub const ALL: [Self; 4] = [Self::DuckDb, Self::DataFusion, Self::MonetDbe, Self::PostgreSql];
 
     /// The name in options.
     #[must_use]
@@ -23,6 +25,7 @@ impl Kind {
         match self {
             Self::DuckDb => "duckdb",
             Self::DataFusion => "datafusion",
+            Self::MonetDbe => "monetdbe",
             Self::PostgreSql => "postgresql",
         }
     }
@@ -41,6 +44,7 @@ impl Kind {
         Ok(match self {
             Self::DuckDb => Box::new(python::DUCKDB.find()?),
             Self::DataFusion => Box::new(python::DATAFUSION.find()?),
+            Self::MonetDbe => Box::new(python::MONETDBE.find()?),
             Self::PostgreSql => Box::new(postgresql::PostgreSql::find()?),
         })
     }

@@ -55,8 +55,9 @@ def answer(client, sql, limit):
 
 
 def serve(number, client, requests, limit):
-    while True:
-        say({"client": number, **answer(client, requests.get(), limit)})
+    while (sql := requests.get()) is not None:
+        say({"client": number, **answer(client, sql, limit)})
+    client.close()
 
 
 def main():
@@ -71,7 +72,7 @@ def main():
         say({"failed": str(error)})
         sys.exit(1)
     say({"ready": engine.TITLE})
-    clients = {}
+    clients, threads = {}, []
     for line in sys.stdin:
         request = json.loads(line)
         if request.get("stop"):
@@ -80,9 +81,14 @@ def main():
         if number not in clients:
             clients[number] = queue.SimpleQueue()
             arguments = (number, database.client(), clients[number], float(limit))
-            threading.Thread(target=serve, args=arguments, daemon=True).start()
+            threads.append(threading.Thread(target=serve, args=arguments, daemon=True))
+            threads[-1].start()
         clients[number].put(request["sql"])
     if mode == "load":
+        for requests in clients.values():
+            requests.put(None)
+        for thread in threads:
+            thread.join()
         database.close()
     # Do not wait for threads in the middle of a query.
     os._exit(0)

@@ -42,3 +42,6 @@ class Client:
     async def batches(self, sql):
         stream = self.context.sql(sql).execute_stream()
         return [batch.to_pyarrow() async for batch in stream]
+
+    def close(self):
+        self.loop.close()

@@ -34,3 +34,6 @@ class Client:
         finally:
             if timer:
                 timer.cancel()
+
+    def close(self):
+        self.connection.close()
