@@ -1,9 +1,14 @@
-//! A closed loop: each client sends its next query when the previous one is answered.
+//! A closed loop: each client sends its next query when the previous one is answered, at once or
+//! after a pause (a think time).
 //!
 //! Source: prt-pro, Figure 1 (TPC-H Q6 under a growing number of concurrent clients).
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand_distr::{Distribution, Exp};
 
 use crate::client_pool::{self, End};
 use crate::power::Failure;
@@ -24,6 +29,27 @@ impl Length {
             Self::Time(time) => began.elapsed() >= time,
             Self::Queries(queries) => sent >= queries,
         }
+    }
+}
+
+/// The pauses of clients before their queries: exponential, so that clients do not keep step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Think {
+    /// The mean; zero for no pauses.
+    pub mean: Duration,
+    /// The same seed gives the same pauses.
+    pub seed: u64,
+}
+
+impl Think {
+    /// The pauses of one client, without end.
+    fn pauses(self, client: usize) -> impl Iterator<Item = Duration> {
+        let mut random = StdRng::seed_from_u64(self.seed ^ (client as u64).rotate_left(32));
+        let gaps = Exp::new(1.0 / self.mean.as_secs_f64()).ok();
+        std::iter::repeat_with(move || {
+            let seconds = gaps.map_or(0.0, |gaps| gaps.sample(&mut random));
+            Duration::try_from_secs_f64(seconds).unwrap_or_default()
+        })
     }
 }
 
@@ -65,14 +91,17 @@ pub fn run(
     sessions: &mut [Box<dyn Session>],
     queries: &[Query],
     length: Length,
+    think: Think,
     verifier: &mut Verifier,
     stop: &AtomicBool,
     watch: &mut dyn FnMut(u64),
 ) -> (Outcome, End) {
     let began = Instant::now();
+    let next_client = AtomicUsize::new(0);
     let worker = |session: &mut dyn Session, client: &client_pool::Client<'_, ClientEvent>| {
-        for (query, already) in queries.iter().cycle().zip(0..) {
-            if length.is_over(already, began) {
+        let pauses = think.pauses(next_client.fetch_add(1, Ordering::Relaxed));
+        for ((query, already), pause) in queries.iter().cycle().zip(0..).zip(pauses) {
+            if length.is_over(already, began) || !client.sleep_until(Instant::now() + pause) {
                 return;
             }
             let sent = Instant::now();
@@ -113,6 +142,18 @@ mod tests {
         assert!(Length::Time(Duration::ZERO).is_over(0, now));
         assert!(!Length::Time(Duration::from_secs(3600)).is_over(1 << 40, now));
         assert!(!Length::Queries(2).is_over(1, now) && Length::Queries(2).is_over(2, now));
+    }
+
+    #[test]
+    fn pauses_have_the_mean_and_differ_by_client() {
+        let think = Think { mean: Duration::from_millis(20), seed: 1 };
+        let sum: Duration = think.pauses(0).take(10_000).sum();
+        assert!((0.95..1.05).contains(&(sum.as_secs_f64() / 200.0)), "{sum:?}");
+        let first = |think: Think, client| think.pauses(client).next().unwrap();
+        assert_eq!(first(think, 0), first(think, 0));
+        assert_ne!(first(think, 0), first(think, 1));
+        assert_ne!(first(think, 0), first(Think { seed: 2, ..think }, 0));
+        assert_eq!(first(Think::default(), 0), Duration::ZERO);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use numapilot_cli_kit::terminal::{self, Terminal, trimmed};
 use numapilot_cli_kit::units;
-use numapilot_engines::clients::{self, Length};
+use numapilot_engines::clients::{self, Length, Think};
 use numapilot_engines::{End, Watch, Watched};
 use numapilot_observe::lab::{LabPmu, MarkKind};
 use serde_json::{Map, Value, json};
@@ -45,6 +45,14 @@ pub struct Args {
     #[arg(long, value_name = "N", conflicts_with = "time")]
     count: Option<NonZeroU64>,
 
+    /// Mean of the pauses that each client makes before its queries (exponential).
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    think: Option<Duration>,
+
+    /// Seed of the pauses.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+
     #[command(flatten)]
     common: Common,
 }
@@ -72,6 +80,7 @@ impl Args {
                 &mut sessions[..clients.get()],
                 &bench.queries,
                 self.length(),
+                Think { mean: self.think.unwrap_or_default(), seed: self.seed },
                 &mut bench.verifier,
                 &bench.stop,
                 &mut |answered| progress.show(format!("{clients} clients · {answered} answered")),
@@ -154,6 +163,10 @@ impl Findings for Results<'_> {
             Length::Queries(count) => ("count", count.into()),
         };
         all["parameters"][name] = length;
+        if let Some(think) = asked.think {
+            all["parameters"]["think_seconds"] = think.as_secs_f64().into();
+            all["parameters"]["seed"] = asked.seed.into();
+        }
         let mut put = |name: &str, value: Value| all.insert(name.to_owned(), value);
         let best = rows.iter().filter_map(|row| row.outcome.queries_per_second());
         let seconds: f64 = rows.iter().map(|row| row.outcome.elapsed.as_secs_f64()).sum();
