@@ -106,7 +106,8 @@ pub static MONETDBE: Module = Module {
     load: |table, csv, _| {
         let Table { name, columns, .. } = table;
         // A text without a limit has a name of its own.
-        let columns = columns.replace("varchar", "clob").replace("clob(", "varchar(");
+        let columns =
+            columns.to_lowercase().replace("varchar", "clob").replace("clob(", "varchar(");
         vec![
             format!("create table {name} ({columns})"),
             format!("copy into {name} from '{csv}' using delimiters ',', E'\\n', '\"' null as ''"),

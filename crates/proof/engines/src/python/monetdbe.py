@@ -202,7 +202,7 @@ class Client:
         if self.handle is None:
             self.handle = Handle(self.database.path, self.database.options)
         if limit > 0 and limit != self.limit:
-            # Whole seconds: a query that takes longer than the limit within them is ended late.
+            # In whole seconds, and looked at between the steps of a query.
             self.handle.columns(f"call sys.setquerytimeout({math.ceil(limit)})")
             self.limit = limit
         columns = self.handle.columns(sql)
