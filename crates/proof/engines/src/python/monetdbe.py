@@ -6,13 +6,16 @@
 import ctypes
 import datetime
 import decimal
+import errno
 import importlib.metadata
 import importlib.util
 import math
 import os
-import threading
 
 TITLE = "MonetDBe " + importlib.metadata.version("monetdbe")
+# With less free space than this, a file system is full for MonetDB, which extends files by 64 KiB
+# and more.
+SMALLEST_WRITE = 1 << 20
 
 
 class Options(ctypes.Structure):
@@ -121,37 +124,44 @@ def load():
 library = load()
 
 
-def check(message):
-    if message is not None:
-        # MonetDB puts its code and the name of its function in front of a message.
-        raise RuntimeError(message.decode(errors="replace").strip())
-
-
 class Handle:
     """An open database; only for the thread that has opened it."""
 
     def __init__(self, path, options):
+        self.path = path
         self.handle = ctypes.c_void_p()
         status = library.monetdbe_open(ctypes.byref(self.handle), os.fsencode(path), options)
         if status != 0:
             cause = library.monetdbe_error(self.handle) if self.handle else None
-            raise RuntimeError((cause or b"the library has status %d" % status).decode())
+            self.check(cause or b"the library has status %d" % status)
+
+    def check(self, message):
+        """Raises an error if there is a message."""
+        if message is None:
+            return
+        message = message.decode(errors="replace").strip()
+        # MonetDB does not say so.
+        disk = os.statvfs(self.path)
+        if disk.f_bavail * disk.f_frsize < SMALLEST_WRITE:
+            message += ": " + os.strerror(errno.ENOSPC)
+        raise RuntimeError(message)
 
     def columns(self, sql):
         """The columns of an answer: the type of each and its elements."""
         result, rows = ctypes.POINTER(Result)(), ctypes.c_int64()
         sql = sql.encode()
-        check(library.monetdbe_query(self.handle, sql, ctypes.byref(result), ctypes.byref(rows)))
+        results = ctypes.byref(result), ctypes.byref(rows)
+        self.check(library.monetdbe_query(self.handle, sql, *results))
         if not result:
             return []
         try:
             return [self.column(result, number) for number in range(result.contents.ncols)]
         finally:
-            check(library.monetdbe_cleanup_result(self.handle, result))
+            self.check(library.monetdbe_cleanup_result(self.handle, result))
 
     def column(self, result, number):
         column = ctypes.POINTER(Column)()
-        check(library.monetdbe_result_fetch(result, ctypes.byref(column), number))
+        self.check(library.monetdbe_result_fetch(result, ctypes.byref(column), number))
         column = column.contents
         if column.type not in TYPES:
             raise RuntimeError(f"a column has the unknown type {column.type}")
@@ -172,9 +182,7 @@ class Database:
                 raise RuntimeError(f"there is no setting {name}; there are threads and memorylimit")
             numbers[name] = int(value)
         self.path = path
-        self.options = Options(
-            memorylimit=numbers["memorylimit"], nr_threads=numbers["threads"]
-        )
+        self.options = Options(memorylimit=numbers["memorylimit"], nr_threads=numbers["threads"])
         # The database is open as long as a handle is.
         self.handle = Handle(path, self.options)
         self.scales = {}
