@@ -48,7 +48,7 @@ fn golden_medians() {
 
 #[test]
 fn single_insertion_gives_the_same_medians() {
-    let single = |options| w1::run(options, AllocationPattern::Raw, Insertion::Single);
+    let single = |options: &Options| w1::run(options, AllocationPattern::Raw, Insertion::Single);
     let computed = checksums(|set| single(&options(set, 5)).unwrap().answer);
     assert_eq!(computed, MEDIANS);
 }
