@@ -57,7 +57,7 @@ fn earlier_searches_of_this_machine_choose_the_first_runs() {
     let searches = second["prior"]["searches"].as_array().unwrap();
     assert_eq!(searches.len(), 1, "{second}");
     assert!(searches[0]["search"].as_str().unwrap().contains("# a'"), "{second}");
-    assert!((searches[0]["weight"].as_f64().unwrap() - 1.0).abs() < 0.2, "{second}");
+    assert!(searches[0]["weight"].as_f64().unwrap() > 0.7, "{second}");
     assert!(is_found(&second) && second["prior"]["advice"].is_null());
     assert!(second["runs"].as_u64() < first["runs"].as_u64(), "{first} {second}");
 
@@ -79,7 +79,7 @@ fn the_runs_of_a_fleet_are_a_history() {
     let report = json(tune(folder.path(), "here", "a", &history));
     let searches = report["prior"]["searches"].as_array().unwrap();
     assert_eq!(searches.len(), 1, "{report}");
-    assert!((searches[0]["weight"].as_f64().unwrap() - 1.0).abs() < 0.2, "{report}");
+    assert!(searches[0]["weight"].as_f64().unwrap() > 0.7, "{report}");
     assert!(is_found(&report));
     let missing = ["--history", "missing.parquet"];
     assert!(error(tune(folder.path(), "here", "a", &missing), 125).contains("missing.parquet"));
@@ -89,9 +89,8 @@ fn the_runs_of_a_fleet_are_a_history() {
 fn advice_is_expected_and_never_rules_a_plan_out() {
     let Some(folder) = folder() else { return };
     // The advice is wrong: it expects that the allocator that helps makes no difference.
-    let name = folder.path().join("lib3.so").display().to_string();
     let advice = serde_json::json!({"factors": [{"factor": "allocator", "verdict": "cannot-matter",
-        "levels": [{"level": name, "ratio": 1.0, "deviation": 0.0}]}]});
+        "levels": [{"level": "lib3.so", "ratio": 1.0, "deviation": 0.0}]}]});
     fs::write(folder.path().join("advice.json"), advice.to_string()).unwrap();
     let more = ["--prior", "advise", "--advice", "advice.json"];
     let report = json(tune(folder.path(), "kept", "a", &more));

@@ -80,7 +80,12 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let _reserved = setup.reserve(args.command())?;
     setup.settings.prior = match args.files.resume {
         true => past.prior.unwrap_or_default(),
-        false => prior::prior(terminal, args, &setup, &interrupted, &mut journal, &mut evidence)?,
+        false => {
+            match prior::prior(terminal, args, &setup, &interrupted, &mut journal, &mut evidence) {
+                Ok(prior) => prior,
+                Err(error) => return launch_error(terminal, args, error),
+            }
+        }
     };
     let mut runner = setup.runner(&interrupted);
     runner.restore_answer(past.answer);

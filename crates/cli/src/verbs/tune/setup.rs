@@ -154,6 +154,13 @@ impl Setup {
         }
     }
 
+    /// Fails if the program is missing or cannot be executed.
+    pub fn check_program(&self) -> anyhow::Result<()> {
+        let options = Options { strict: false, new_group: false };
+        let prepared = prepare(&Plan::default(), &self.machine, &self.program.command, &options)?;
+        Ok(prepared.check_program()?)
+    }
+
     /// Runs the program by these words in front of its command.
     pub fn observer<'a>(
         &'a self,

@@ -13,6 +13,7 @@ mod pool;
 mod surface;
 
 use coverage::Coverage;
+use histories::Histories;
 use numapilot_tune::decide::{Decision, Findings, Settings, decide};
 use numapilot_tune::evidence::{Goal, Trial};
 use numapilot_tune::shape::{Candidate, DEFAULT, Shape};
@@ -175,6 +176,24 @@ fn a_budget_of_twenty_runs_is_enough() {
     assert!(shown.wrong == 0 && percent(shown.claims, shown.searches) >= 35.0, "{shown:?}");
     let equal = of("one", 26, World::EQUAL, 200);
     assert!(percent(equal.wrong, equal.searches) <= 5.0, "{equal:?}");
+}
+
+/// A part of the table in the manual, which `examples/histories.rs` prints: few runs name a plan close
+/// to the best more often if nearly the same program was searched before.
+#[test]
+fn few_runs_are_enough_after_searches_of_nearly_the_same_program() {
+    let named = |kind: Histories| {
+        let mut all = histories::Tally::default();
+        let search = |seed| {
+            let prior = histories::prior(seed, World::USUAL, kind);
+            histories::search(seed, World::USUAL, prior, 0.08)
+        };
+        on_all(10, search).into_iter().for_each(|one| all.join(one));
+        println!("{kind:?}: {all:?}");
+        all.named
+    };
+    let (without, with) = (named(Histories::None), named(Histories::Alike(0.995)));
+    assert!(with >= without + 3, "{with} of 10 with, {without} without");
 }
 
 #[test]

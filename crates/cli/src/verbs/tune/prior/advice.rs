@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use anyhow::Context;
-use numapilot_cli_kit::terminal::Terminal;
 use numapilot_place::Plan;
 use numapilot_tune::decide::Expectation;
 use numapilot_tune::decide::prior::Levels;
@@ -62,36 +62,33 @@ fn of_factor(advice: &Advice, factor: &numapilot_tune::space::Factor) -> Vec<Opt
     factor.levels.iter().map(of).collect()
 }
 
-/// Observes a run of the default. Returns the file with what it says, and the run. `None` if it was
-/// of no use, which the user is told, or if the user has interrupted it.
+/// Observes a run of the default, within the time of the whole search. Returns the run, and the file
+/// with what it says, if it says anything. `None` if the user has interrupted it.
 ///
 /// # Errors
 /// The run could not be made.
 pub fn observe(
-    terminal: &Terminal,
     setup: &Setup,
     interrupted: &AtomicBool,
-) -> anyhow::Result<Option<(TempPath, Trial)>> {
+) -> anyhow::Result<Option<(Trial, Option<TempPath>)>> {
+    // Behind numapilot, a missing program would look like one that fails.
+    setup.check_program()?;
     let path = tempfile::NamedTempFile::new().context("a file for the advice")?.into_temp_path();
     let own = std::env::current_exe().context("the path of numapilot itself")?;
-    let mut runner = setup.observer(
-        [own.as_os_str(), "advise".as_ref(), "--json".as_ref(), "-o".as_ref(), path.as_os_str()]
-            .into_iter()
-            .chain(["--".as_ref()])
-            .map(ToOwned::to_owned),
-        interrupted,
-    );
+    let words = [own.as_os_str(), "advise".as_ref(), "--json".as_ref(), "-o".as_ref()];
+    let words = words.into_iter().chain([path.as_os_str(), "--".as_ref()]).map(ToOwned::to_owned);
+    let mut runner = setup.observer(words, interrupted);
+    let limit =
+        setup.settings.max_seconds.and_then(|limit| Duration::try_from_secs_f64(limit).ok());
+    runner.learn(&[], limit);
     let order = Order { phase: Phase::WarmUp, block: 0, candidate: DEFAULT };
     let trial = match runner.run(order, &Plan::default()) {
         Ok(trial) => trial,
         Err(RunError::Interrupted) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    if fs::metadata(&path).is_ok_and(|file| file.len() > 0) {
-        return Ok(Some((path, trial)));
-    }
-    terminal.warn("the observed run gave no advice; nothing is expected by it (--prior history)");
-    Ok(None)
+    let has_advice = fs::metadata(&path).is_ok_and(|file| file.len() > 0);
+    Ok(Some((trial, has_advice.then_some(path))))
 }
 
 #[cfg(test)]

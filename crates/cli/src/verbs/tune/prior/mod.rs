@@ -115,11 +115,15 @@ fn advised(
     if !is_wanted || elsewhere(args).is_some() {
         return Ok(Vec::new());
     }
-    let Some((path, trial)) = advice::observe(terminal, setup, interrupted)? else {
+    let Some((trial, path)) = advice::observe(setup, interrupted)? else {
         return Ok(Vec::new());
     };
     journal.append(&trial)?;
     evidence.push(trial);
+    let Some(path) = path else {
+        terminal.warn("the observed run gave no advice; nothing is expected by it");
+        return Ok(Vec::new());
+    };
     terminal.say(format_args!(
         "has observed {} as numapilot advise does, and expects what that says (--prior history: \
          nothing of it)",
