@@ -7,8 +7,8 @@ use std::path::PathBuf;
 pub struct PriorArgs {
     /// What chooses the first runs, besides the runs themselves; no claim rests on it: earlier
     /// searches (history), a run that is observed as by advise (advise), both, or neither. A run is
-    /// observed on this host, in place of the warm-up. [default: all, without an observed run where
-    /// there is no warm-up]
+    /// observed on this host, in place of the warm-up. [default: all, without an observed run with
+    /// --max-time and where there is no warm-up]
     #[arg(long, value_name = "SOURCE", help_heading = "Prior")]
     pub prior: Option<Source>,
 

@@ -111,7 +111,10 @@ fn advised(
         terminal.say(format_args!("expects what {} says", path.display()));
         return levels(path);
     }
-    let is_wanted = setup.settings.warm_up > 0 || args.prior.asks_for_a_run();
+    // To observe a run and read its samples takes longer than the run, which little time does not
+    // allow.
+    let is_free = setup.settings.warm_up > 0 && setup.settings.max_seconds.is_none();
+    let is_wanted = is_free || args.prior.asks_for_a_run();
     if !is_wanted || elsewhere(args).is_some() {
         return Ok(Vec::new());
     }
