@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn searches_of_another_machine_are_told_apart() {
+    fn searches_of_another_machine_do_not_count() {
         let search = |topology: Option<&str>, machine: Option<&str>| EarlierSearch {
             command: "app".to_owned(),
             topology: topology.map(str::to_owned),
