@@ -8,6 +8,7 @@
 mod budget;
 mod coverage;
 mod factorial;
+#[allow(dead_code, reason = "the example uses more of it")]
 mod histories;
 mod pool;
 mod surface;
