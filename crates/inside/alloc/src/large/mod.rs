@@ -90,9 +90,7 @@ pub fn allocate_to_replace(
             Begin { by: HUGE_PAGES, rest: (space.address_of(page) / PAGE) as u32 % HUGE_PAGES }
         }
     };
-    // A block with guard pages does not grow in place.
-    let purpose = if guard_pages() == 0 { Purpose::Target } else { Purpose::Block };
-    let block = take(space, node, size, at, purpose);
+    let block = take(space, node, size, at, Purpose::Target);
     // If memory is short, there may be room for a block at another position.
     if block.start.is_null() { allocate(space, node, size, align) } else { block }
 }

@@ -17,6 +17,7 @@
 //! same time, so that many small blocks do not spread over the address space.
 
 use super::PageHeap;
+use crate::config;
 use crate::layout::address_space::AddressSpace;
 use crate::layout::size_class::{PAGE, pages_in};
 use crate::layout::span::{Span, Use};
@@ -42,6 +43,10 @@ impl PageHeap {
         pages: u32,
         at: Begin,
     ) -> Option<Run> {
+        // A block with guard pages does not grow in place.
+        if config::get().is_hardened() {
+            return None;
+        }
         let found = self.unlink_fitting(space, pages.checked_mul(ENOUGH)?.checked_add(at.by - 1)?);
         if found.is_some() {
             return found;
