@@ -53,6 +53,15 @@ impl Think {
     }
 }
 
+/// What every client does.
+#[derive(Clone, Copy, Debug)]
+pub struct Behaviour {
+    /// How long it continues.
+    pub length: Length,
+    /// Its pauses.
+    pub think: Think,
+}
+
 /// The result of a number of clients.
 #[derive(Debug, Default)]
 pub struct Outcome {
@@ -90,8 +99,7 @@ pub fn run(
     engine: &dyn Engine,
     sessions: &mut [Box<dyn Session>],
     queries: &[Query],
-    length: Length,
-    think: Think,
+    behaviour: Behaviour,
     verifier: &mut Verifier,
     stop: &AtomicBool,
     watch: &mut dyn FnMut(u64),
@@ -99,9 +107,11 @@ pub fn run(
     let began = Instant::now();
     let next_client = AtomicUsize::new(0);
     let worker = |session: &mut dyn Session, client: &client_pool::Client<'_, ClientEvent>| {
-        let pauses = think.pauses(next_client.fetch_add(1, Ordering::Relaxed));
+        let pauses = behaviour.think.pauses(next_client.fetch_add(1, Ordering::Relaxed));
         for ((query, already), pause) in queries.iter().cycle().zip(0..).zip(pauses) {
-            if length.is_over(already, began) || !client.sleep_until(Instant::now() + pause) {
+            if behaviour.length.is_over(already, began)
+                || !client.sleep_until(Instant::now() + pause)
+            {
                 return;
             }
             let sent = Instant::now();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use numapilot_cli_kit::terminal::{self, Terminal, trimmed};
 use numapilot_cli_kit::units;
-use numapilot_engines::clients::{self, Length, Think};
+use numapilot_engines::clients::{self, Behaviour, Length, Think};
 use numapilot_engines::{End, Watch, Watched};
 use numapilot_observe::lab::{LabPmu, MarkKind};
 use serde_json::{Map, Value, json};
@@ -79,8 +79,7 @@ impl Args {
                 bench.engine.as_ref(),
                 &mut sessions[..clients.get()],
                 &bench.queries,
-                self.length(),
-                Think { mean: self.think.unwrap_or_default(), seed: self.seed },
+                self.behaviour(),
                 &mut bench.verifier,
                 &bench.stop,
                 &mut |answered| progress.show(format!("{clients} clients · {answered} answered")),
@@ -103,6 +102,11 @@ impl Args {
 }
 
 impl Args {
+    fn behaviour(&self) -> Behaviour {
+        let think = Think { mean: self.think.unwrap_or_default(), seed: self.seed };
+        Behaviour { length: self.length(), think }
+    }
+
     fn length(&self) -> Length {
         self.count.map_or(Length::Time(self.time), |count| Length::Queries(count.get()))
     }
