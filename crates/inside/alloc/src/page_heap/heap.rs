@@ -207,10 +207,12 @@ impl PageHeap {
             None
         } else {
             let first = pages.start;
-            let is_first = self.small.take_first_if_filled(space, first, self.extent().size);
-            is_first
-                .then_some(first)
-                .or_else(|| any.then(|| self.small.take_filled(space, pages))?)
+            if self.small.take_first_if_filled(space, first, self.extent().size) {
+                return Some(first);
+            }
+            // The search for others goes through thousands of chunks.
+            let may_be_others = any && !self.small.is_only(space, first);
+            may_be_others.then(|| self.small.take_filled(space, pages)).flatten()
         }
     }
 

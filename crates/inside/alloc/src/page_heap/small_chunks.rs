@@ -71,6 +71,11 @@ impl SmallChunks {
         self.count == 0
     }
 
+    /// Whether this chunk is the only one.
+    pub fn is_only(&self, space: &AddressSpace, chunk: u32) -> bool {
+        self.count == 1 && advice::of(space, chunk) == Advice::Small
+    }
+
     /// Whether one of them was returned in part, so that the program may fill it again.
     pub fn were_returned(&self) -> bool {
         self.returned && !self.is_empty()
