@@ -73,8 +73,8 @@ pub fn prepare(
 /// Refuses a memory policy that does not keep each instance's memory on its node.
 fn check_memory(memory: &MemoryPolicy, machine: &Machine, ids: &NodeSet) -> anyhow::Result<()> {
     match memory.mode {
-        MemoryMode::Inherit | MemoryMode::Local => return Ok(()),
-        MemoryMode::Bind if memory.nodes.is_empty() => return Ok(()),
+        MemoryMode::Inherit | MemoryMode::Local => {}
+        MemoryMode::Bind if memory.nodes.is_empty() => {}
         MemoryMode::Bind => {
             let allowed = parse_nodes(&memory.nodes, machine)?;
             if let Some(other) = ids.iter().find(|&node| !allowed.contains(node)) {
@@ -84,15 +84,14 @@ fn check_memory(memory: &MemoryPolicy, machine: &Machine, ids: &NodeSet) -> anyh
                     memory.nodes
                 );
             }
-            return Ok(());
         }
-        _ => {}
+        _ => bail!(
+            "--per-node gives each instance the memory of its node, and `{}` would take that of \
+             others; use `local` or `bind`, or leave the memory policy out",
+            memory.mode.name()
+        ),
     }
-    bail!(
-        "--per-node gives each instance the memory of its node, and `{}` would take that of others; \
-         use `local` or `bind`, or leave the memory policy out",
-        memory.mode.name()
-    )
+    Ok(())
 }
 
 /// Binds a plan to the CPUs of the node, and to its memory if it has any that may be used. With the

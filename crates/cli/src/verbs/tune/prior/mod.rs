@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::bail;
-use numapilot_cli_kit::terminal::{Terminal, plural};
+use numapilot_cli_kit::terminal::Terminal;
 use numapilot_tune::decide::prior::Levels;
 use numapilot_tune::decide::{Prior, is_large};
 use numapilot_tune::evidence::Trial;
@@ -128,9 +128,8 @@ fn advised(
         return Ok(Vec::new());
     };
     terminal.say(format_args!(
-        "has observed {} as numapilot advise does, and expects what that says (--prior history: \
-         nothing of it)",
-        plural(1, "run")
+        "has observed 1 run as numapilot advise does, and expects what that says (--prior history: \
+         nothing of it)"
     ));
     levels(&path)
 }
