@@ -11,7 +11,9 @@
 //!   ran or waited, even if they waited behind other programs. If the number of waiting threads is
 //!   unknown, the load decides; if all cores were busy, the number is tripled.
 //! - Shrink by half of the excess in each tick, judged by the largest load of the last four ticks.
-//!   A load that comes and goes from tick to tick keeps its cores.
+//!   A load that comes and goes from tick to tick keeps its cores. A target that waits behind other
+//!   programs looks idle too, so where waiting threads are counted in some ticks only, cores are
+//!   released only in those.
 //! - Take back a growth that raised neither W nor the memory traffic while threads still wait (they
 //!   are pinned, or wait for something else), and a release that made threads wait. Neither is
 //!   tried again for some ticks; the pause doubles each time.
@@ -49,6 +51,8 @@ pub struct Band {
     tick: u64,
     /// Loads of the last ticks.
     recent: VecDeque<f64>,
+    /// Whether any tick so far has shown if threads wait.
+    knows_waiting: bool,
     /// For each number of cores, the load at which they were too few, and when.
     too_few: BTreeMap<u32, (f64, u64)>,
     last: Option<Step>,
@@ -99,6 +103,7 @@ impl Band {
             thresholds,
             tick: 0,
             recent: VecDeque::with_capacity(PEAK_TICKS),
+            knows_waiting: false,
             too_few: BTreeMap::new(),
             last: None,
             growth: Pause::default(),
@@ -117,6 +122,7 @@ impl Band {
             self.recent.pop_front();
         }
         self.recent.push_back(busy);
+        self.knows_waiting |= waits(load, cores).is_some();
         let mut decision = match last.and_then(|step| self.judge(step, load, busy, cores)) {
             Some(decision) => decision,
             None => self.step(load, busy, cores, limits),
@@ -188,6 +194,9 @@ impl Band {
             Verdict::Idle if cores <= limits.minimum => Decision::stay(verdict, cores, Why::Unused),
             Verdict::Idle if waits == Some(true) => {
                 Decision::stay(Verdict::Stable, cores, Why::Contended)
+            }
+            Verdict::Idle if waits.is_none() && self.knows_waiting => {
+                Decision::stay(Verdict::Stable, cores, Why::WaitingUnknown)
             }
             Verdict::Idle if self.release.is_on(self.tick, busy) => {
                 Decision::stay(Verdict::Stable, cores, Why::BackingOff)

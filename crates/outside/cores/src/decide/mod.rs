@@ -72,6 +72,8 @@ pub enum Why {
     Remembered,
     /// Threads wait although cores are idle: others use them.
     Contended,
+    /// The cores are too idle, but whether threads wait was not counted in this tick.
+    WaitingUnknown,
     /// Threads waited after cores were released, so they are given back.
     PutBack,
     /// A release was undone, so none is tried for some ticks.
@@ -92,6 +94,7 @@ impl Why {
             Self::Unused => "unused",
             Self::Remembered => "fewer were too few",
             Self::Contended => "others use them too",
+            Self::WaitingUnknown => "waiting threads not counted",
             Self::PutBack => "fewer made threads wait",
             Self::BackingOff => "backing off",
         }

@@ -161,6 +161,25 @@ fn threads_that_wait_behind_others_keep_their_cores() {
     assert_eq!((decision.wanted, decision.why), (4, Why::Contended));
 }
 
+/// With many threads, those that wait are counted in some ticks only. Where they are never counted,
+/// the load alone decides.
+#[test]
+fn cores_are_released_only_where_it_is_known_that_no_thread_waits() {
+    let unknown = Load { busy: Some(0.6), ..Load::default() };
+    let none = Load { waiting: Some(0.0), ..unknown };
+    let waits = Load { waiting: Some(1.5), ..unknown };
+    assert!(band().decide(&unknown, 4, LIMITS).wanted < 4);
+    for first in [none, waits] {
+        let mut controller = band();
+        controller.decide(&first, 1, LIMITS);
+        for _ in 0..10 {
+            let decision = controller.decide(&unknown, 4, LIMITS);
+            assert_eq!((decision.wanted, decision.why), (4, Why::WaitingUnknown));
+        }
+        assert!(controller.decide(&none, 4, LIMITS).wanted < 4);
+    }
+}
+
 fn sight() -> impl Strategy<Value = Sight> {
     prop_oneof![Just(Sight::Waiting), Just(Sight::Pressure), Just(Sight::Busy)]
 }
