@@ -10,8 +10,8 @@ use clap::builder::{
 };
 use numapilot_place::settings_journal::Setting;
 use numapilot_place::{
-    AllocatorChoice, MemoryMode, MemoryPolicy, NumaBalancing, PlaceError, Plan, Profile, Reach,
-    Thp, ThreadPlacement,
+    AllocatorChoice, MemoryMode, MemoryPolicy, NumaBalancing, Plan, Profile, Reach, Thp,
+    ThreadPlacement,
 };
 
 use crate::terminal::Terminal;
@@ -25,12 +25,8 @@ const LOADERS: [&str; 4] = ["LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "PATH"]
 /// # Errors
 /// Fails if the profile cannot be used, and under `strict` if it was measured elsewhere.
 pub fn load_profile(terminal: &Terminal, path: &Path, strict: bool) -> anyhow::Result<Plan> {
-    let Profile { plan, measured } = Profile::load(path)?;
-    if let Some(mut note) = measured.and_then(|measured| measured.differs_here()) {
-        note.subject = format!("profile {}", path.display());
-        if strict {
-            return Err(PlaceError::Strict(vec![note]).into());
-        }
+    let (plan, note) = Profile::load_here(path, strict)?;
+    if let Some(note) = note {
         terminal.warn(note);
     }
     for name in LOADERS {

@@ -13,7 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::process::{Resource, getrlimit, setpgid, setsid};
+use rustix::process::{Resource, getppid, getrlimit, setpgid, setsid};
 use thiserror::Error;
 
 use crate::mempolicy::{self, Mode};
@@ -125,6 +125,16 @@ impl Steps {
             tagged(Step::ParentDeath, prctl::end_with_parent(parent, signal))?;
         }
         Ok(())
+    }
+
+    /// Carries out the steps in the calling thread, which executes the program itself. The parent
+    /// of [`Steps::end_with_parent`] is that of this process.
+    ///
+    /// # Errors
+    /// [`SpawnError::Step`]; the steps before the failed one have then changed this process.
+    pub fn apply_here(&self) -> Result<(), SpawnError> {
+        let parent = getppid().map_or(0, |pid| pid.as_raw_pid().unsigned_abs());
+        self.apply(parent, None).map_err(SpawnError::from)
     }
 
     /// Makes `command` carry out the steps before the program starts.

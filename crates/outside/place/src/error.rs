@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::allocators::FindError;
 use crate::settings_journal::SettingsJournalError;
-use crate::{Denial, DeviceError, Note};
+use crate::{Denial, DeviceError, Note, ProfileError};
 
 /// Why a program was not started under a plan. Each message names the cause and the remedy.
 #[derive(Debug, Error)]
@@ -44,6 +44,9 @@ pub enum PlaceError {
         /// The error of fork or execve.
         source: io::Error,
     },
+    /// The profile cannot be used.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
     /// The machine cannot be read.
     #[error(transparent)]
     Machine(#[from] numapilot_topology::ReadError),

@@ -55,7 +55,9 @@ pub use pid_namespace::{ForeignProc, check_proc};
 pub use plan::{
     AllocatorChoice, MemoryMode, MemoryPolicy, NumaBalancing, Plan, Thp, ThreadPlacement,
 };
-pub use prepare::{Options, Prepared, find_program, prepare, prepare_targets};
+pub use prepare::{
+    Applied, Options, Prepared, apply_profile, find_program, prepare, prepare_targets,
+};
 pub use profile::{Measured, Profile, ProfileError};
 pub use running::{Finished, Running, Usage};
 pub use scratch::{

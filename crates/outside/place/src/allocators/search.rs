@@ -7,12 +7,23 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// The directory of the shared library that contains this code, where it is not in a program.
+static BESIDE: OnceLock<PathBuf> = OnceLock::new();
 
 /// Maximum number of files for `ld.so.conf` and its includes, which bounds a loop of includes.
 const MAX_CONF_FILES: usize = 64;
 
-/// The directories in which libraries are searched, in order: `$NUMAPILOT_LIB_DIR`, the directory
-/// of this binary, `../lib/numapilot` from there, `$LD_LIBRARY_PATH`, the directories of
+/// Adds a directory to those of numapilot's own libraries: that of a shared library that contains
+/// this code. It is searched before the directory of the program that has loaded it. Only the first
+/// call counts.
+pub fn add_own_directory(directory: PathBuf) {
+    let _ = BESIDE.set(directory);
+}
+
+/// The directories in which libraries are searched, in order: `$NUMAPILOT_LIB_DIR`, that of
+/// [`add_own_directory`], the directory of this binary, `../lib/numapilot` from there, `$LD_LIBRARY_PATH`, the directories of
 /// `/etc/ld.so.conf`, and those of the system. Only existing directories are listed, each once.
 #[must_use]
 pub fn library_directories() -> Vec<PathBuf> {
@@ -48,6 +59,7 @@ pub fn own_directories() -> Vec<PathBuf> {
         .map(PathBuf::from)
         .and_then(|d| std::path::absolute(d).ok())
         .into_iter()
+        .chain(BESIDE.get().cloned())
         .collect();
     if let Ok(exe) = env::current_exe()
         && let Some(bin) = exe.parent()

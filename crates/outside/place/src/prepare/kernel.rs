@@ -73,7 +73,7 @@ impl Prepared {
     }
 
     fn set_thp_always(&mut self, switches: &Switches, allocator: Option<&Found>) {
-        let writable = Setting::Thp.is_writable(Path::new(ROOT));
+        let writable = self.may_write(Setting::Thp);
         if switches.pmd() == Choice::Always && !(writable && is_borrowed()) {
             return;
         }
@@ -100,8 +100,10 @@ impl Prepared {
             ));
             return;
         }
-        let remedy = "run as root, which sets the machine to always during the run, or let root \
-                      run `echo always > /sys/kernel/mm/transparent_hugepage/enabled`";
+        let remedy = self.or_by_root(
+            "run as root, which sets the machine to always during the run",
+            "echo always > /sys/kernel/mm/transparent_hugepage/enabled",
+        );
         match switches.most() {
             // All programs get pages of a smaller size.
             Choice::Always => return,
@@ -201,7 +203,7 @@ impl Prepared {
             return;
         };
         let AutoNuma(value) = value(AutoNuma(number));
-        let writable = Setting::NumaBalancing.is_writable(root);
+        let writable = self.may_write(Setting::NumaBalancing);
         if value == number && !(writable && is_borrowed()) {
             return;
         }
@@ -214,12 +216,25 @@ impl Prepared {
             let change = Change { setting: Setting::NumaBalancing, value: value.to_string() };
             self.settings.push(change);
         } else {
-            self.notes.push(Note::new(
-                subject,
-                format!("kernel.numa_balancing is {now} and only root may change it"),
-                format!("run as root, or let root run `sysctl kernel.numa_balancing={value}`"),
-            ));
+            let remedy =
+                self.or_by_root("run as root", &format!("sysctl kernel.numa_balancing={value}"));
+            let cause = format!("kernel.numa_balancing is {now} and only root may change it");
+            self.notes.push(Note::new(subject, cause, remedy));
         }
+    }
+}
+
+impl Prepared {
+    /// Whether a machine-wide setting may be changed for the time of the program.
+    fn may_write(&self, setting: Setting) -> bool {
+        self.supervised && setting.is_writable(Path::new(ROOT))
+    }
+
+    /// The remedy for a machine-wide setting: what the user does, where that helps, or what root
+    /// runs.
+    fn or_by_root(&self, user: &str, command: &str) -> String {
+        let root = format!("let root run `{command}`");
+        if self.supervised { format!("{user}, or {root}") } else { root }
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub(crate) mod affinity;
 mod expected;
+mod in_place;
 mod kernel;
 pub(crate) mod memory;
 pub(crate) mod own_malloc;
@@ -26,6 +27,7 @@ use crate::settings_journal::{Change, SettingsJournal};
 use crate::threads::{self, Placement, Session};
 use crate::{AllocatorChoice, Note, PlaceError, Plan, Targets, allocators};
 
+pub use in_place::{Applied, apply_profile};
 pub use program::find_program;
 pub(crate) use program::malloc_of;
 
@@ -48,6 +50,9 @@ pub struct Prepared {
     pub(crate) steps: Steps,
     pub(crate) settings: Vec<Change>,
     pub(crate) placement: Option<Placement>,
+    /// Whether a process of numapilot stays while the program runs. It restores machine-wide
+    /// settings, and places threads from outside.
+    supervised: bool,
     expected: Expected,
     /// The settings that are impossible.
     pub notes: Vec<Note>,
@@ -78,6 +83,16 @@ pub fn prepare_targets(
     command: &[OsString],
     options: &Options,
 ) -> Result<Prepared, PlaceError> {
+    prepare_with(plan, targets, command, options, true)
+}
+
+fn prepare_with(
+    plan: &Plan,
+    targets: Targets,
+    command: &[OsString],
+    options: &Options,
+    supervised: bool,
+) -> Result<Prepared, PlaceError> {
     if command.first().is_none_or(|program| program.is_empty()) {
         return Err(PlaceError::NoCommand);
     }
@@ -91,6 +106,7 @@ pub fn prepare_targets(
         },
         settings: Vec::new(),
         placement: None,
+        supervised,
         expected: Expected::default(),
         notes: Vec::new(),
     };

@@ -123,7 +123,7 @@ impl Prepared {
         if let Some(library) = placement.library() {
             self.environment.preload(library)?;
         }
-        self.notes.extend(placement.note());
+        self.notes.extend(placement.note(self.supervised));
         self.placement = Some(placement);
         Ok(())
     }

@@ -106,22 +106,27 @@ impl Placement {
         variables
     }
 
-    /// A note about the limits of this placement.
+    /// A note about the limits of this placement. `watched` tells whether a process of numapilot
+    /// stays and places the threads that the library cannot.
     #[must_use]
-    pub fn note(&self) -> Option<Note> {
+    pub fn note(&self, watched: bool) -> Option<Note> {
         let obstacle = self.obstacle.as_ref()?;
+        let (effect, other) = if watched {
+            (
+                "they are placed from outside, a few ms after they start",
+                "threads that live longer are not affected",
+            )
+        } else {
+            ("they run where the kernel puts them", "start it by numapilot run, which places them")
+        };
         let remedy = match obstacle {
             Obstacle::NoLibrary => {
                 "install it next to numapilot, in ../lib/numapilot, \
                                     or name its directory in $NUMAPILOT_LIB_DIR"
             }
-            _ => "threads that live longer are not affected",
+            _ => other,
         };
-        Some(Note::new(
-            "threads",
-            format!("{obstacle}, so they are placed from outside, a few ms after they start"),
-            remedy,
-        ))
+        Some(Note::new("threads", format!("{obstacle}, so {effect}"), remedy))
     }
 
     /// Creates the session of one run: see [`Session`].
@@ -176,7 +181,9 @@ mod tests {
 
     #[test]
     fn the_note_names_cause_and_remedy() {
-        let note = placement().note().unwrap().to_string();
-        assert!(note.starts_with("threads: it is statically linked, so"), "{note}");
+        let note = |watched| placement().note(watched).unwrap().to_string();
+        assert!(note(true).starts_with("threads: it is statically linked, so they are placed"));
+        assert!(note(false).starts_with("threads: it is statically linked, so they run where"));
+        assert!(note(false).ends_with("; start it by numapilot run, which places them"));
     }
 }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use numapilot_bind::env::BIND_OCCUPANCY;
 use numapilot_bind::occupancy::{FILE_BYTES, Tally};
@@ -49,6 +49,17 @@ impl Session {
         let occupancy = self.variable().map(|(_, path)| path.to_owned());
         self.watcher = Some(Watcher::start(program, self.order.clone(), occupancy)?);
         Ok(())
+    }
+
+    /// Leaves the occupancy table to the program that this process becomes, which has the same
+    /// identity as the name of the file: it is [stale](crate::remove_stale_files) once the program
+    /// has ended. Returns the variable that names it.
+    ///
+    /// # Errors
+    /// The one with which the table could not be created.
+    pub fn leave(self) -> io::Result<(&'static str, PathBuf)> {
+        let path = self.occupancy?.into_temp_path().keep()?;
+        Ok((BIND_OCCUPANCY, path))
     }
 
     /// Call it after the program has ended. Returns the result of placement.
