@@ -9,6 +9,7 @@ libdir = $(DESTDIR)$(PREFIX)/lib/numapilot
 mandir = $(DESTDIR)$(PREFIX)/share/man/man1
 man7dir = $(DESTDIR)$(PREFIX)/share/man/man7
 docdir = $(DESTDIR)$(PREFIX)/share/doc/numapilot
+sharedir = $(DESTDIR)$(PREFIX)/share/numapilot
 includedir = $(DESTDIR)$(PREFIX)/include
 pkgconfigdir = $(DESTDIR)$(PREFIX)/lib/pkgconfig
 cmakedir = $(DESTDIR)$(PREFIX)/lib/cmake/numapilot_alloc
@@ -23,6 +24,7 @@ dist = $(target)/dist
 numapilot = $(release)/numapilot
 alloc = crates/inside/alloc/preload
 replicate = crates/inside/replicate/c
+place = crates/outside/place/c
 
 export CARGO
 
@@ -91,8 +93,10 @@ install: ## install the build under PREFIX (/usr/local), below DESTDIR if it is 
 	install -m 755 $(release)/libnumapilot_*.so $(release)/numapilot-lab-init $(libdir)/
 	install -m 644 $(release)/libnumapilot_alloc.a $(release)/libnumapilot_replicate.a $(libdir)/
 	install -d $(includedir) $(pkgconfigdir)
-	install -m 644 $(alloc)/include/numapilot_alloc.h $(replicate)/include/numapilot_replicate.h $(includedir)/
-	version=$$($(numapilot) --version) && for library in $(alloc)/numapilot_alloc $(replicate)/numapilot_replicate; do \
+	install -m 644 $(alloc)/include/numapilot_alloc.h $(replicate)/include/numapilot_replicate.h \
+		$(place)/include/numapilot_place.h $(includedir)/
+	version=$$($(numapilot) --version) && for library in $(alloc)/numapilot_alloc \
+		$(replicate)/numapilot_replicate $(place)/numapilot_place; do \
 		sed -e 's|@PREFIX@|$(PREFIX)|' -e "s|@VERSION@|$${version##* }|" $$library.pc.in \
 			> $(pkgconfigdir)/$${library##*/}.pc || exit; done
 	install -d $(cmakedir)
@@ -105,6 +109,7 @@ install: ## install the build under PREFIX (/usr/local), below DESTDIR if it is 
 	install -m 644 $(dist)/completions/numapilot.fish $(dist)/completions/numapilot-lab.fish $(fishdir)/
 	install -d $(docdir)
 	install -m 644 README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE $(docdir)/
+	install -D -m 644 $(place)/slurm/spank_numapilot.c $(sharedir)/slurm/spank_numapilot.c
 
 uninstall: ## remove the installed files
 	rm -f $(bindir)/numapilot $(bashdir)/numapilot $(zshdir)/_numapilot $(fishdir)/numapilot.fish
@@ -112,7 +117,8 @@ uninstall: ## remove the installed files
 	rm -f $(mandir)/numapilot.1 $(mandir)/numapilot-*.1 $(man7dir)/numapilot-environment.7
 	rm -f $(includedir)/numapilot_alloc.h $(pkgconfigdir)/numapilot_alloc.pc
 	rm -f $(includedir)/numapilot_replicate.h $(pkgconfigdir)/numapilot_replicate.pc
-	rm -rf $(libdir) $(docdir) $(cmakedir)
+	rm -f $(includedir)/numapilot_place.h $(pkgconfigdir)/numapilot_place.pc
+	rm -rf $(libdir) $(docdir) $(cmakedir) $(sharedir)
 
 clean: ## remove everything that was built
 	$(CARGO) clean

@@ -4,6 +4,8 @@
 
 mod launchers;
 mod slurm;
+mod slurm_cluster;
+mod slurm_plugin;
 mod targets;
 mod via;
 
