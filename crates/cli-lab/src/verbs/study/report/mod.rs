@@ -2,6 +2,7 @@
 
 mod csv;
 mod page;
+mod score;
 mod strip;
 mod svg;
 
@@ -74,11 +75,18 @@ impl Args {
 
 /// The number of comparisons with the papers for each verdict, best first. Verdicts that do not
 /// occur, and claims about numapilot alone, are left out.
-pub fn counts(sections: &[Section]) -> Vec<(Verdict, usize)> {
-    let is_papers = |c: &&ClaimResult| c.paper.is_some() || c.verdict == Verdict::Shown;
-    let claims = || sections.iter().flat_map(|section| &section.judged.claims).filter(is_papers);
+pub fn counts<'a>(
+    sections: impl IntoIterator<Item = &'a Section> + Clone,
+) -> Vec<(Verdict, usize)> {
+    let claims = || sections.clone().into_iter().flat_map(comparisons);
     let of = |verdict| (verdict, claims().filter(|claim| claim.verdict == verdict).count());
     Verdict::ALL.into_iter().map(of).filter(|(_, count)| *count > 0).collect()
+}
+
+/// The claims of an experiment that compare with its paper.
+pub fn comparisons(section: &Section) -> impl Iterator<Item = &ClaimResult> {
+    let is_papers = |c: &&ClaimResult| c.paper.is_some() || c.verdict == Verdict::Shown;
+    section.judged.claims.iter().filter(is_papers)
 }
 
 /// The order on the page: A2 before A10.

@@ -1,4 +1,4 @@
-//! The page: a scorecard, the machines, and a section for every experiment.
+//! The page: the score, the machines, and a section for every experiment.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use numapilot_cli_kit::terminal;
 use numapilot_study::experiment::{ClaimResult, Host, Outcome, Past};
 use numapilot_study::verdict::Verdict;
 
-use super::{Section, counts, strip, svg};
+use super::{Section, score, strip, svg};
 use crate::verbs::study::{paper, short, span};
 
 /// Writes the whole page.
@@ -25,45 +25,13 @@ pub fn page(past: &Past, sections: &[Section]) -> Result<String, std::fmt::Error
          <h1>The papers' claims, run here</h1>\n",
         include_str!("page.css")
     )?;
-    scorecard(&mut page, sections)?;
+    score::write(&mut page, past, sections)?;
     hosts(&mut page, past)?;
     for section in sections {
         experiment(&mut page, section)?;
     }
     page.push_str("</body>\n</html>\n");
     Ok(page)
-}
-
-fn scorecard(page: &mut String, sections: &[Section]) -> std::fmt::Result {
-    writeln!(page, "<ul class=\"counts\">")?;
-    for (verdict, count) in counts(sections) {
-        writeln!(page, "<li><b class=\"{}\">{count}</b>{verdict}</li>", class(verdict))?;
-    }
-    writeln!(
-        page,
-        "</ul>\n<p class=\"quiet\">Comparisons with the papers, by verdict. Every verdict is computed \
-         from the runs: the median and its 95 % bootstrap interval against the rule of the experiment. An \
-         experiment's verdict is its weakest. In the small pictures the dot is the result with its interval, the \
-         box is what counts as reproduced, the dark line is the paper's value, and the pale line is where the direction changes.</p>\n<table class=\"score\"><thead><tr><th>id</th><th>experiment</th>\
-         <th>paper</th><th>ran on</th><th>verdict</th></tr></thead><tbody>"
-    )?;
-    for section in sections {
-        let e = &section.experiment;
-        writeln!(
-            page,
-            "<tr><td><a href=\"#{}\">{}</a></td><td>{}</td><td class=\"where\">{}, {}</td>\
-             <td class=\"where\">{}, {}</td><td>{}</td></tr>",
-            anchor(section),
-            escape(&e.id),
-            escape(&e.title),
-            escape(&e.paper),
-            escape(&e.place),
-            escape(&e.machine),
-            section.scale,
-            badge(section.judged.verdict)
-        )?;
-    }
-    writeln!(page, "</tbody></table>")
 }
 
 fn hosts(page: &mut String, past: &Past) -> std::fmt::Result {
@@ -171,17 +139,11 @@ fn experiment(page: &mut String, section: &Section) -> std::fmt::Result {
 }
 
 fn line(page: &mut String, result: &ClaimResult) -> std::fmt::Result {
-    let (here, interval) = match result.values.as_slice() {
-        [(_, one)] => {
-            (short(one.value), format!("{} <span class=\"quiet\">n={}</span>", span(one), one.n))
-        }
-        [] => (String::new(), String::new()),
-        several => {
-            let names =
-                several.iter().map(|(name, e)| format!("{} {}", escape(name), short(e.value)));
-            (names.collect::<Vec<_>>().join(" &gt; "), String::new())
-        }
+    let interval = match result.values.as_slice() {
+        [(_, one)] => format!("{} <span class=\"quiet\">n={}</span>", span(one), one.n),
+        _ => String::new(),
     };
+    let here = here(result);
     let remark = |r: &String| {
         format!("<tr class=\"remark\"><td colspan=\"6\" class=\"quiet\">{}</td></tr>\n", escape(r))
     };
@@ -200,15 +162,27 @@ fn line(page: &mut String, result: &ClaimResult) -> std::fmt::Result {
     )
 }
 
-fn badge(verdict: Verdict) -> String {
+/// Our value, or several in their order.
+pub fn here(result: &ClaimResult) -> String {
+    match result.values.as_slice() {
+        [(_, one)] => short(one.value),
+        several => {
+            let names =
+                several.iter().map(|(name, e)| format!("{} {}", escape(name), short(e.value)));
+            names.collect::<Vec<_>>().join(" &gt; ")
+        }
+    }
+}
+
+pub fn badge(verdict: Verdict) -> String {
     format!("<span class=\"verdict {}\">{verdict}</span>", class(verdict))
 }
 
-fn class(verdict: Verdict) -> String {
+pub fn class(verdict: Verdict) -> String {
     verdict.to_string().replace(' ', "-")
 }
 
-fn anchor(section: &Section) -> String {
+pub fn anchor(section: &Section) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     format!("{}-{}", section.experiment.id.chars().map(safe).collect::<String>(), section.scale)
 }
