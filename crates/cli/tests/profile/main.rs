@@ -6,6 +6,7 @@ mod launchers;
 mod slurm;
 mod slurm_cluster;
 mod slurm_plugin;
+mod systemd;
 mod targets;
 mod via;
 

@@ -7,26 +7,30 @@ use std::process::{Command, Output};
 use crate::{err, failure, folder, numapilot, out, success};
 
 /// A plan that most launchers can express. A variable shows that quoting survives.
-const PLAN: &str =
+pub const PLAN: &str =
     "cpus = \"+0\"\n[memory]\nmode = \"interleave\"\n[env]\nVALUE = \"50% of 'x' \\\\ $HOME\"\n";
 const VALUE: &str = "50% of 'x' \\ $HOME";
 
 /// Prints the policy, the CPUs and the variable of a process.
-const SHOW: &str = "read address policy rest < /proc/self/numa_maps; echo \"$policy\"; \
+pub const SHOW: &str = "read address policy rest < /proc/self/numa_maps; echo \"$policy\"; \
                     grep Cpus_allowed_list /proc/self/status; printenv VALUE";
 
 /// What [`SHOW`] prints under the plan.
-fn shows_the_plan(output: &Output) {
-    let text = out(output);
+pub fn shows_the_plan(text: &str) {
     let lines: Vec<&str> = text.lines().collect();
-    assert!(output.status.success(), "{text}{}", err(output));
     assert!(lines[0].starts_with("interleave:"), "{text}");
     let cpus = lines[1].split_whitespace().nth(1).unwrap();
     assert!(cpus.parse::<u32>().is_ok(), "{text}");
     assert_eq!(lines[2..], [VALUE], "{text}");
 }
 
-fn export(folder: &Path, target: &str, more: &[&str]) -> String {
+/// What a program printed that ended well.
+fn printed(output: &Output) -> String {
+    assert!(output.status.success(), "{}{}", out(output), err(output));
+    out(output)
+}
+
+pub fn export(folder: &Path, target: &str, more: &[&str]) -> String {
     success(folder, &[&["profile", "export", "p.toml", "--to", target], more].concat())
 }
 
@@ -50,10 +54,10 @@ fn numactl_and_bash_make_the_plan() {
     };
     let line = export(folder.path(), "numactl", &["--strict"]);
     let command = format!("bash -c '{SHOW}'");
-    shows_the_plan(&bash(&["-c", &line.replace("COMMAND", &command)]));
+    shows_the_plan(&printed(&bash(&["-c", &line.replace("COMMAND", &command)])));
     fs::write(folder.path().join("plan"), export(folder.path(), "shell", &["--strict"])).unwrap();
     assert!(bash(&["-n", "plan"]).status.success());
-    shows_the_plan(&bash(&["plan", "bash", "-c", SHOW]));
+    shows_the_plan(&printed(&bash(&["plan", "bash", "-c", SHOW])));
     fs::write(folder.path().join("job"), export(folder.path(), "slurm", &[])).unwrap();
     assert!(bash(&["-n", "job"]).status.success());
 }
@@ -128,6 +132,6 @@ fn runc_gets_cpus_and_variables_and_ignores_what_it_does_not_know() {
         assert_eq!((lines[0], lines[2]), ("default", VALUE), "{text}{}", err(&patched));
         failure(folder.path(), &["profile", "export", "p.toml", "--to", "oci", "--strict"]);
     } else {
-        shows_the_plan(&patched);
+        shows_the_plan(&printed(&patched));
     }
 }
