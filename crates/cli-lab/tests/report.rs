@@ -79,8 +79,10 @@ fn the_page_has_everything_in_it_and_its_data_beside_it() {
     }
     let place = |id: &str| page.find(&format!("<h2 id=\"{id}-smoke\"")).unwrap();
     assert!(place("T1") < place("T2") && place("T2") < place("T3") && place("T3") < place("T10"));
-    // In this order: bars and strip, lines, points, heat map.
-    assert_eq!(page.matches("<svg").count(), 5);
+    // In this order: the score, bars and strip, lines, points, heat map.
+    assert_eq!(page.matches("<svg").count(), 6);
+    let conclusion = "Comparisons with a verdict: 1. The direction is the paper's in 1 of them";
+    assert!(page.contains(conclusion));
     for outside in ["src=", "@import", "url(", "<script", "<link"] {
         assert!(!page.contains(outside), "{outside} is on the page");
     }

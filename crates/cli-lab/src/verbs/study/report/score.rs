@@ -18,7 +18,7 @@ const MARGIN: f64 = 12.0;
 /// Width of the bar of the paper with the most comparisons.
 const WIDTH: f64 = 560.0;
 /// Narrowest part of a bar into which a number fits.
-const NUMBER: f64 = 16.0;
+const NUMBER: f64 = 11.0;
 
 /// Writes the score.
 ///
@@ -79,16 +79,16 @@ fn conclusions(page: &mut String, past: &Past, sections: &[Section]) -> std::fmt
     let all = counts(sections);
     writeln!(
         page,
-        "<p>The direction is the paper's in {} of {} that have a verdict, and the size as well in {}.</p>",
+        "<p>Comparisons with a verdict: {}. The direction is the paper's in {} of them, and the size as well in {}.</p>",
+        number(&all, &decided),
         number(&all, &right),
-        plural(number(&all, &decided), "comparison"),
         number(&all, &[Verdict::Reproduced])
     )?;
     let emulated = counts(sections.iter().filter(|s| s.experiment.machine != HOST));
     if number(&emulated, &decided) > 0 {
         writeln!(
             page,
-            "<p>{} of {} come from emulated machines, whose time is that of a model. They show that the papers' \
+            "<p>{} of these {} come from emulated machines, whose time is that of a model. They show that the papers' \
              mechanisms give these figures in the model, not what another machine would give.</p>",
             number(&emulated, &decided),
             number(&all, &decided)
