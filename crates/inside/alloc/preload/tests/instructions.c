@@ -4,7 +4,9 @@
  *   instructions count KIND SIZE    instructions of a round of the loop, including the call
  *                                   through the PLT and the loop itself
  *   instructions trace KIND SIZE    offsets in the library of the instructions of one round
- *   instructions free-large LIVE    instructions of a free with LIVE large blocks */
+ *   instructions free-large LIVE    instructions of a free with LIVE large blocks: the median of
+ *                                   some, because a slow machine takes so long to step that one
+ *                                   of them also returns memory that was idle for half a second */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <elf.h>
@@ -44,11 +46,13 @@ static void realloc_growing(long rounds) {
 static void *live[20000];
 static size_t live_count;
 
+/* Stops before each free, and after the last one. */
 static void free_large(long rounds) {
   for (long i = 0; i < rounds; i++) {
     void **block = &live[(size_t)i * 7919 % live_count];
     free(*block);
     *block = NULL;
+    raise(SIGSTOP);
   }
 }
 
@@ -79,8 +83,8 @@ static long steps(pid_t child, unsigned long base) {
   }
 }
 
-/* Instructions of `rounds` rounds and of the code around them. */
-static long measure(void (*loop)(long), long rounds, unsigned long base) {
+/* A child that has stopped before `rounds` rounds. */
+static pid_t stopped(void (*loop)(long), long rounds) {
   pid_t child = fork();
   if (child == 0) {
     if (ptrace(PTRACE_TRACEME, 0, 0, 0)) _exit(77);
@@ -95,14 +99,48 @@ static long measure(void (*loop)(long), long rounds, unsigned long base) {
     puts("ptrace is not permitted");
     exit(77);
   }
+  return child;
+}
+
+/* Steps from one SIGSTOP of the child to the next, which it must reach. */
+static long steps_to_stop(pid_t child, unsigned long base) {
   long count = steps(child, base);
-  ptrace(PTRACE_KILL, child, 0, 0);
-  waitpid(child, &status, 0);
   if (count < 0) {
     puts("the program ended early");
     exit(1);
   }
   return count;
+}
+
+static void end(pid_t child) {
+  int status;
+  ptrace(PTRACE_KILL, child, 0, 0);
+  waitpid(child, &status, 0);
+}
+
+/* Instructions of `rounds` rounds and of the code around them. */
+static long measure(void (*loop)(long), long rounds, unsigned long base) {
+  pid_t child = stopped(loop, rounds);
+  long count = steps_to_stop(child, base);
+  end(child);
+  return count;
+}
+
+static int ascending(const void *one, const void *other) {
+  long a = *(const long *)one, b = *(const long *)other;
+  return (a > b) - (a < b);
+}
+
+enum { FREES = 33 };
+
+/* The median of the instructions of a free and of the stop that follows it. */
+static void median_of_frees(void) {
+  long counts[FREES];
+  pid_t child = stopped(free_large, FREES);
+  for (int i = 0; i < FREES; i++) counts[i] = steps_to_stop(child, 0);
+  end(child);
+  qsort(counts, FREES, sizeof *counts, ascending);
+  printf("%ld\n", counts[FREES / 2]);
 }
 
 static void per_round(void (*loop)(long), long rounds) {
@@ -115,7 +153,7 @@ int main(int count, char **arguments) {
     live_count = strtoul(arguments[2], NULL, 10);
     for (size_t i = 0; i < live_count; i++)
       if (!(live[i] = malloc(600000))) return 77;
-    return per_round(free_large, 16), 0;
+    return median_of_frees(), 0;
   }
   for (size_t i = 0; count == 4 && i < sizeof KINDS / sizeof *KINDS; i++) {
     if (strcmp(arguments[2], KINDS[i].name)) continue;
