@@ -10,8 +10,8 @@ use clap::builder::{
 };
 use numapilot_place::settings_journal::Setting;
 use numapilot_place::{
-    AllocatorChoice, MemoryMode, MemoryPolicy, NumaBalancing, Plan, Profile, Reach, Thp,
-    ThreadPlacement,
+    AllocatorChoice, MemoryMode, MemoryPolicy, NumaBalancing, Plan, Reach, Thp, ThreadPlacement,
+    profile_here,
 };
 
 use crate::terminal::Terminal;
@@ -25,7 +25,7 @@ const LOADERS: [&str; 4] = ["LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "PATH"]
 /// # Errors
 /// Fails if the profile cannot be used, and under `strict` if it was measured elsewhere.
 pub fn load_profile(terminal: &Terminal, path: &Path, strict: bool) -> anyhow::Result<Plan> {
-    let (plan, note) = Profile::load_here(path, strict)?;
+    let (plan, note) = profile_here(path, strict)?;
     if let Some(note) = note {
         terminal.warn(note);
     }

@@ -34,6 +34,7 @@ pub mod plan;
 mod preload;
 mod prepare;
 mod profile;
+mod profile_here;
 mod running;
 mod scratch;
 pub mod settings_journal;
@@ -59,6 +60,7 @@ pub use prepare::{
     Applied, Options, Prepared, apply_profile, find_program, prepare, prepare_targets,
 };
 pub use profile::{Measured, Profile, ProfileError};
+pub use profile_here::profile_here;
 pub use running::{Finished, Running, Usage};
 pub use scratch::{
     name_prefix, remove_stale_files, remove_stale_in, scratch_directory, shared_file, shared_memory,

@@ -16,7 +16,7 @@ use numapilot_sys::{affinity, prctl};
 use numapilot_topology::CpuSet;
 
 use super::{Options, Prepared, prepare_with};
-use crate::{Note, PlaceError, Profile, Reach, Targets, remove_stale_files};
+use crate::{Note, PlaceError, Reach, Targets, profile_here, remove_stale_files};
 
 /// What is left to do for the launcher.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub fn apply_profile(
     command: &[OsString],
     strict: bool,
 ) -> Result<Applied, PlaceError> {
-    let (plan, elsewhere) = Profile::load_here(profile, strict)?;
+    let (plan, elsewhere) = profile_here(profile, strict)?;
     let targets = Targets::here(&plan, Reach::Allowed)?;
     let options = Options { strict, ..Options::default() };
     let prepared = prepare_with(&plan, targets, command, &options, false)?;

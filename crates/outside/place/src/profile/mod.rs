@@ -12,7 +12,7 @@ use thiserror::Error;
 
 pub use measured::Measured;
 
-use crate::{MemoryMode, Note, NumaBalancing, PlaceError, Plan, Thp, ThreadPlacement, allocators};
+use crate::{MemoryMode, NumaBalancing, Plan, Thp, ThreadPlacement, allocators};
 
 /// The content of a profile file.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -68,23 +68,6 @@ impl Profile {
             )));
         }
         Self::parse(&text, path)
-    }
-
-    /// Reads the plan of a profile for this machine. The note says that it was measured on a machine
-    /// of another topology.
-    ///
-    /// # Errors
-    /// As [`Profile::load`], and under `strict` with the note.
-    pub fn load_here(path: &Path, strict: bool) -> Result<(Plan, Option<Note>), PlaceError> {
-        let Self { plan, measured } = Self::load(path)?;
-        let mut note = measured.and_then(|measured| measured.differs_here());
-        if let Some(note) = &mut note {
-            note.subject = format!("profile {}", path.display());
-        }
-        match note {
-            Some(note) if strict => Err(PlaceError::Strict(vec![note])),
-            note => Ok((plan, note)),
-        }
     }
 
     /// Parses the text of a profile. `path` is for the error.

@@ -1,5 +1,6 @@
 //! `numapilot study report`: results of `study run` as a page, and as CSV.
 
+mod cells;
 mod csv;
 mod page;
 mod score;

@@ -6,10 +6,10 @@ use numapilot_cli_kit::date::moment;
 use numapilot_cli_kit::svg::{STYLE, escape};
 use numapilot_cli_kit::terminal;
 use numapilot_study::experiment::{ClaimResult, Host, Outcome, Past};
-use numapilot_study::verdict::Verdict;
 
+use super::cells::{anchor, badge, here};
 use super::{Section, score, strip, svg};
-use crate::verbs::study::{paper, short, span};
+use crate::verbs::study::{paper, span};
 
 /// Writes the whole page.
 ///
@@ -160,29 +160,4 @@ fn line(page: &mut String, result: &ClaimResult) -> std::fmt::Result {
         badge(result.verdict),
         remark.unwrap_or_default()
     )
-}
-
-/// Our value, or several in their order.
-pub fn here(result: &ClaimResult) -> String {
-    match result.values.as_slice() {
-        [(_, one)] => short(one.value),
-        several => {
-            let names =
-                several.iter().map(|(name, e)| format!("{} {}", escape(name), short(e.value)));
-            names.collect::<Vec<_>>().join(" &gt; ")
-        }
-    }
-}
-
-pub fn badge(verdict: Verdict) -> String {
-    format!("<span class=\"verdict {}\">{verdict}</span>", class(verdict))
-}
-
-pub fn class(verdict: Verdict) -> String {
-    verdict.to_string().replace(' ', "-")
-}
-
-pub fn anchor(section: &Section) -> String {
-    let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-    format!("{}-{}", section.experiment.id.chars().map(safe).collect::<String>(), section.scale)
 }

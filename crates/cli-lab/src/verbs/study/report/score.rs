@@ -8,7 +8,7 @@ use numapilot_cli_kit::terminal::plural;
 use numapilot_study::experiment::{HOST, Past};
 use numapilot_study::verdict::Verdict;
 
-use super::page::{anchor, badge, class, here};
+use super::cells::{anchor, badge, class, here};
 use super::{Section, comparisons, counts};
 use crate::verbs::study::paper;
 
