@@ -2,9 +2,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use numapilot_cores::{Records, chain};
+use numapilot_cores::Records;
 use numapilot_place::settings_journal::{Done, Holder, Outcome, SettingsJournal};
-use numapilot_place::{ancestors, guard};
+use numapilot_place::{ancestors, chain, guard};
 use serde::Serialize;
 
 use crate::terminal::Terminal;

@@ -7,13 +7,6 @@ use numapilot_place::AlreadyManaged;
 use numapilot_place::settings_journal::SettingsJournalError;
 use thiserror::Error;
 
-/// An error with its causes, as one line.
-#[must_use]
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
-
 /// Why the cores of a target cannot be held. Nothing is left changed.
 #[derive(Debug, Error)]
 pub enum CoresError {

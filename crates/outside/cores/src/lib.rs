@@ -30,5 +30,5 @@ pub mod simulator;
 mod traffic;
 
 pub use daemon::{Added, Daemon, Left, Report, Settings};
-pub use error::{CoresError, chain};
+pub use error::CoresError;
 pub use record::{Outcome, Records};

@@ -13,13 +13,12 @@ use numapilot_observe::Tree;
 use numapilot_place::settings_journal::{
     Directory, Owner, SettingsJournalError, State, load, save,
 };
-use numapilot_place::{AlreadyManaged, Managed, ancestors, check_unmanaged, guard};
+use numapilot_place::{AlreadyManaged, Managed, ancestors, chain, check_unmanaged, guard};
 use numapilot_topology::CpuSet;
 use serde::{Deserialize, Serialize};
 
 use crate::CoresError;
 use crate::actuator::{Hold, Notes};
-use crate::error::chain;
 
 /// The verb's name, as other users see it.
 const VERB: &str = "cores";

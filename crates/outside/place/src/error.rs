@@ -11,6 +11,13 @@ use crate::allocators::FindError;
 use crate::settings_journal::SettingsJournalError;
 use crate::{Denial, DeviceError, Note, ProfileError};
 
+/// An error with its causes, as one line.
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
 /// Why a program was not started under a plan. Each message names the cause and the remedy.
 #[derive(Debug, Error)]
 pub enum PlaceError {

@@ -46,7 +46,7 @@ pub mod via;
 
 pub use denial::Denial;
 pub use devices::DeviceError;
-pub use error::PlaceError;
+pub use error::{PlaceError, chain};
 pub use locked_directory::{DirectoryError, LockedDirectory, remove_tree};
 pub use managed::{AlreadyManaged, Managed, check_unmanaged};
 pub use note::Note;

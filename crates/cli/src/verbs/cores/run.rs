@@ -8,10 +8,10 @@ use anyhow::bail;
 use numapilot_cli_kit::file::{Existing, check, put};
 use numapilot_cli_kit::program::OWN_FAILURE;
 use numapilot_cli_kit::terminal::{Terminal, plural};
+use numapilot_cores::Daemon;
 use numapilot_cores::net::{Net, Run};
-use numapilot_cores::{Daemon, chain};
 use numapilot_observe::Tree;
-use numapilot_place::{Options, Plan, Running, Supervisor, prepare};
+use numapilot_place::{Options, Plan, Running, Supervisor, chain, prepare};
 use numapilot_topology::Machine;
 
 use super::args::{Action, Args};

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use numapilot_cli_kit::terminal::{self, Terminal, plural};
 use numapilot_cores::decide::{Load, Why};
 use numapilot_cores::net::{Transition, Verdict};
-use numapilot_cores::{Added, CoresError, Left, Report, chain};
+use numapilot_cores::{Added, CoresError, Left, Report};
+use numapilot_place::chain;
 use numapilot_topology::CpuSet;
 use serde::Serialize;
 

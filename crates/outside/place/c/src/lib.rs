@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::ptr;
 
 use numapilot_place::allocators::add_own_directory;
-use numapilot_place::{Applied, PlaceError, apply_profile};
+use numapilot_place::{Applied, PlaceError, apply_profile, chain};
 
 /// `NUMAPILOT_STRICT` of the header.
 const STRICT: c_uint = 1;
@@ -28,20 +28,9 @@ impl From<Result<Applied, PlaceError>> for Placement {
                 notes: notes.iter().map(|note| text(note.to_string().into())).collect(),
                 variables: variables.into_iter().map(|(k, v)| (text(k), text(v))).collect(),
             },
-            Err(error) => Self { error: Some(text(causes(&error).into())), ..Self::default() },
+            Err(error) => Self { error: Some(text(chain(&error).into())), ..Self::default() },
         }
     }
-}
-
-/// An error with its causes.
-fn causes(error: &PlaceError) -> String {
-    let mut all = error.to_string();
-    let mut next = std::error::Error::source(error);
-    while let Some(cause) = next {
-        all += &format!(": {cause}");
-        next = cause.source();
-    }
-    all
 }
 
 /// A text for C, up to its first zero byte.

@@ -23,8 +23,9 @@ pub fn add_own_directory(directory: PathBuf) {
 }
 
 /// The directories in which libraries are searched, in order: `$NUMAPILOT_LIB_DIR`, that of
-/// [`add_own_directory`], the directory of this binary, `../lib/numapilot` from there, `$LD_LIBRARY_PATH`, the directories of
-/// `/etc/ld.so.conf`, and those of the system. Only existing directories are listed, each once.
+/// [`add_own_directory`], the directory of this binary, `../lib/numapilot` from there,
+/// `$LD_LIBRARY_PATH`, the directories of `/etc/ld.so.conf`, and those of the system. Only existing
+/// directories are listed, each once.
 #[must_use]
 pub fn library_directories() -> Vec<PathBuf> {
     let mut all = own_directories();

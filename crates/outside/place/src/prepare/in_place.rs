@@ -10,11 +10,11 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-use numapilot_sys::mempolicy::{self, Mode};
 use numapilot_sys::spawn::{SpawnError, Step, Steps};
 use numapilot_sys::{affinity, prctl};
 use numapilot_topology::CpuSet;
 
+use super::memory::{current_mode, mode_name};
 use super::{Options, Prepared, prepare_with};
 use crate::{Note, PlaceError, Reach, Targets, profile_here, remove_stale_files};
 
@@ -56,9 +56,8 @@ pub fn apply_profile(
 
 impl Prepared {
     fn left_to_do(self) -> Applied {
-        let own = |(name, value): (&std::ffi::OsStr, &std::ffi::OsStr)| (name.into(), value.into());
         let mut variables: Vec<(OsString, OsString)> =
-            self.environment.changes().map(own).collect();
+            self.environment.changes().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
         let mut notes = self.notes;
         // Only the library reads the occupancy table.
         if let Some(placement) = self.placement.filter(|placement| placement.library().is_some()) {
@@ -89,11 +88,11 @@ fn read_back(steps: &Steps) -> Result<(), SpawnError> {
             return Err(fail(Step::Cpus, without_effect(&got.to_string())));
         }
     }
-    if let Some((mode, flags, _)) = &steps.memory {
-        let (raw, _) = mempolicy::get_mempolicy().map_err(|error| fail(Step::Memory, error))?;
-        if raw & !flags != *mode as i32 {
-            let got = Mode::from_raw(raw & !flags).map(super::memory::mode_name);
-            return Err(fail(Step::Memory, without_effect(got.unwrap_or("another policy"))));
+    if let Some((mode, ..)) = &steps.memory {
+        let got = current_mode().map_err(|error| fail(Step::Memory, error))?;
+        if got != Some(*mode) {
+            let got = got.map_or("another policy", mode_name);
+            return Err(fail(Step::Memory, without_effect(got)));
         }
     }
     if let Some(switch) = steps.thp {
@@ -112,6 +111,8 @@ fn without_effect(got: &str) -> io::Error {
 #[cfg(test)]
 mod tests {
     use std::fs;
+
+    use numapilot_sys::mempolicy::{self, Mode};
 
     use super::*;
 

@@ -52,10 +52,8 @@ fn attempt(mode: Mode, flags: i32, nodes: &NodeSet) -> io::Result<()> {
         scope
             .spawn(|| {
                 mempolicy::set_mempolicy(mode, flags, nodes.as_words())?;
-                match mempolicy::get_mempolicy() {
-                    Ok((raw, _)) if Mode::from_raw(raw & !FLAGS) != Some(mode) => {
-                        Err(io::Error::other(NO_EFFECT))
-                    }
+                match current_mode() {
+                    Ok(got) if got != Some(mode) => Err(io::Error::other(NO_EFFECT)),
                     // A filter may refuse only the reading. The check of the running program shows
                     // more.
                     Ok(_) | Err(_) => Ok(()),
@@ -64,6 +62,11 @@ fn attempt(mode: Mode, flags: i32, nodes: &NodeSet) -> io::Result<()> {
             .join()
             .unwrap_or_else(|_| Err(io::Error::other("the probing thread died")))
     })
+}
+
+/// The mode of this thread's policy; `None` if it is unknown.
+pub(super) fn current_mode() -> io::Result<Option<Mode>> {
+    mempolicy::get_mempolicy().map(|(raw, _)| Mode::from_raw(raw & !FLAGS))
 }
 
 /// The name of the mode in profiles and options.
