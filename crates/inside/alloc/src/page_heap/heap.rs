@@ -125,7 +125,9 @@ impl PageHeap {
             Purpose::Target => self.take_to_grow(space, pages, at),
             _ => None,
         };
-        let mut run = match with_room.or_else(|| self.unlink_fitting(space, wanted)) {
+        let used_before = with_room.or_else(|| self.unlink_fitting(space, wanted));
+        let is_new = used_before.is_none();
+        let mut run = match used_before {
             Some(run) => run,
             None => self.advance(space, wanted, purpose)?,
         };
@@ -143,6 +145,9 @@ impl PageHeap {
         self.put_back(space, rest);
         run.pages = pages;
         self.used += pages;
+        if !is_new && purpose != Purpose::Objects {
+            self.enter_again(space, run, run.page + pages);
+        }
         Some(run)
     }
 
@@ -155,13 +160,17 @@ impl PageHeap {
         more: u32,
     ) -> Option<Run> {
         let next = page + pages;
-        let new = match next == self.frontier {
-            true => Some(self.advance(space, more, Purpose::Block)?),
-            false => self.take_room(space, next, more),
-        };
-        if new.is_some() {
+        if next == self.frontier {
+            let new = self.advance(space, more, Purpose::Block)?;
             self.used += more;
-            return new;
+            return Some(new);
+        }
+        if let Some(new) = self.take_room(space, next, more) {
+            self.used += more;
+            // The rest of the room is the block's alone as well.
+            let end = next + more;
+            self.enter_again(space, new, end + self.room_at(space, end).unwrap_or(0));
+            return Some(new);
         }
         let span = self.at(space, next)?;
         if span.state != Use::Free || span.pages < more {
@@ -171,7 +180,16 @@ impl PageHeap {
         let rest = Run { page: next + more, pages: run.pages - more, ..run };
         self.put_back(space, rest);
         self.used += more;
-        Some(Run { pages: more, ..run })
+        let new = Run { pages: more, ..run };
+        self.enter_again(space, new, next + more);
+        Some(new)
+    }
+
+    /// Decides again on the chunks that begin in this part of a block and end before a page: memory
+    /// below the frontier, which had another use before, or none.
+    fn enter_again(&mut self, space: &AddressSpace, run: Run, end: u32) {
+        let extent = self.extent();
+        self.huge.enter_again(space, extent, &mut self.small, run.page..end);
     }
 
     /// Gives a run back. Its first page must no longer describe a run in use.

@@ -136,6 +136,27 @@ impl HugePages {
         }
     }
 
+    /// Decides on the chunks between these pages, which belong to one block, and which the heap has
+    /// handed out before or has kept as room. Their advice is that of their first use, when the heap
+    /// may have been small, or they may have held objects.
+    pub fn enter_again(
+        &mut self,
+        space: &AddressSpace,
+        heap: Extent,
+        small: &mut SmallChunks,
+        pages: Range<u32>,
+    ) {
+        let chunks = pages.start.next_multiple_of(HUGE_PAGES)..pages.end & !(HUGE_PAGES - 1);
+        if chunks.is_empty() || heap.size < HUGE_FROM || self.skip > 0 || !config::get().huge_pages
+        {
+            return;
+        }
+        let mut each = chunks.clone().step_by(HUGE_PAGES as usize);
+        if each.any(|chunk| advice::of(space, chunk) != Advice::Huge) {
+            small.give_huge(space, chunks);
+        }
+    }
+
     /// Decides on the first chunk of a heap, of which `page` has not been touched.
     fn enter_first(
         &mut self,
@@ -257,6 +278,70 @@ fn time_touch(address: usize) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::page_heap::heap::PageHeap;
+    use crate::page_heap::run::Begin;
+    use crate::page_heap::tests::region;
+
+    /// Short enough that no first touch is timed.
+    const BLOCK: u32 = TIMED_FROM - 1;
+
+    /// Takes blocks until the heap is large.
+    fn fill(heap: &mut PageHeap, space: &AddressSpace) {
+        for _ in 0..=HUGE_FROM / BLOCK {
+            heap.take(space, BLOCK, Begin::ANYWHERE, Purpose::Block).expect("memory");
+        }
+    }
+
+    /// Whether all chunks between two pages are advised to have huge pages.
+    fn are_huge(space: &AddressSpace, pages: Range<u32>) -> bool {
+        let chunks = pages.start.next_multiple_of(HUGE_PAGES)..pages.end & !(HUGE_PAGES - 1);
+        assert!(!chunks.is_empty());
+        chunks.step_by(HUGE_PAGES as usize).all(|chunk| advice::of(space, chunk) == Advice::Huge)
+    }
+
+    #[test]
+    fn memory_of_a_small_heap_has_huge_pages_once_a_large_one_uses_it_again() {
+        let (space, region) = region();
+        let mut heap = region.lock();
+        let first = heap.take(space, 3 * HUGE_PAGES, Begin::ANYWHERE, Purpose::Block).unwrap();
+        let pages = first.page..first.page + first.pages;
+        fill(&mut heap, space);
+        assert!(!are_huge(space, pages.clone()));
+        heap.give(space, first, 0);
+        let again = heap.take(space, 3 * HUGE_PAGES, Begin::ANYWHERE, Purpose::Block).unwrap();
+        assert_eq!(again.page, first.page);
+        assert!(are_huge(space, pages));
+        assert_eq!(heap.check(space), Ok(()));
+    }
+
+    #[test]
+    fn the_room_of_a_small_heap_has_huge_pages_once_a_block_grows_into_it() {
+        let (space, region) = region();
+        let mut heap = region.lock();
+        let run = heap.take(space, HUGE_PAGES / 4, Begin::ANYWHERE, Purpose::Target).unwrap();
+        fill(&mut heap, space);
+        let room = run.page + run.pages..run.page + 4 * HUGE_PAGES;
+        assert!(!are_huge(space, room.clone()));
+        heap.extend(space, run.page, run.pages, HUGE_PAGES / 4).expect("room");
+        assert!(are_huge(space, room));
+        assert_eq!(heap.check(space), Ok(()));
+    }
+
+    #[test]
+    fn a_block_over_chunks_with_small_pages_gives_them_huge_ones() {
+        let (space, region) = region();
+        let mut heap = region.lock();
+        fill(&mut heap, space);
+        let run = heap.take(space, BLOCK, Begin::ANYWHERE, Purpose::Block).unwrap();
+        let chunk = run.page.next_multiple_of(HUGE_PAGES);
+        heap.small.add(space, chunk);
+        let before = heap.small.count();
+        heap.give(space, run, 0);
+        let again = heap.take(space, BLOCK, Begin::ANYWHERE, Purpose::Block).unwrap();
+        assert_eq!((again.page, heap.small.count()), (run.page, before - 1));
+        assert!(are_huge(space, run.page..run.page + run.pages));
+        assert_eq!(heap.check(space), Ok(()));
+    }
 
     const SMALL_NS: u64 = 800_000;
 

@@ -63,8 +63,12 @@ impl PageHeap {
         if room < pages {
             return None;
         }
-        // Chunks of the room get their advice now, while nothing lies behind it.
-        let run = self.advance(space, length.checked_add(room)?, Purpose::Target)?;
+        // Chunks of the room get their advice now, while nothing lies behind it. The room is not in
+        // use, so it does not make a heap large.
+        self.room_pages += room;
+        let run = self.advance(space, length.checked_add(room)?, Purpose::Target);
+        self.room_pages -= room;
+        let run = run?;
         self.set_room(space, run.page + length, room);
         Some(Run { pages: length, ..run })
     }
@@ -87,7 +91,7 @@ impl PageHeap {
         room
     }
 
-    fn room_at(&self, space: &AddressSpace, page: u32) -> Option<u32> {
+    pub(super) fn room_at(&self, space: &AddressSpace, page: u32) -> Option<u32> {
         let span = self.at(space, page).filter(|_| page < self.frontier)?;
         (span.state == Use::Room).then_some(span.pages)
     }

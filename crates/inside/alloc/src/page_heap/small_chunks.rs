@@ -164,15 +164,24 @@ impl SmallChunks {
             && self.remove(space, chunk)
     }
 
+    /// Advises chunks, some of which may have small pages, to have huge ones.
+    pub fn give_huge(&mut self, space: &AddressSpace, chunks: Range<u32>) {
+        let have = || {
+            let each = chunks.clone().step_by(HUGE_PAGES as usize);
+            each.filter(|&chunk| advice::of(space, chunk) == Advice::Small).count() as u32
+        };
+        let had = have();
+        advice::give(space, chunks.clone(), Advice::Huge);
+        self.count -= had - have();
+        self.returned &= !self.is_empty();
+    }
+
     /// Advises a chunk to have a huge page again; returns whether it had small ones and that was
     /// possible.
     fn remove(&mut self, space: &AddressSpace, chunk: u32) -> bool {
-        let had = advice::of(space, chunk) == Advice::Small;
-        advice::give(space, chunk..chunk + HUGE_PAGES, Advice::Huge);
-        let is_removed = had && advice::of(space, chunk) != Advice::Small;
-        self.count -= u32::from(is_removed);
-        self.returned &= !self.is_empty();
-        is_removed
+        let before = self.count;
+        self.give_huge(space, chunk..chunk + HUGE_PAGES);
+        self.count < before
     }
 }
 
