@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use numapilot_observe::thread_group::task_with_memory;
 use serde::Serialize;
 
-use super::{C_LIBRARY, GLIBC, known_file};
+use super::{C_LIBRARY, Found, GLIBC, known_file};
 use crate::preload;
 use crate::prepare::own_malloc::{embedded, exports_malloc, replaces_malloc};
 
@@ -161,6 +161,15 @@ pub(crate) fn executable_files(maps: &[u8]) -> Vec<PathBuf> {
         .collect()
 }
 
+impl Found {
+    /// The name under which [`in_use`] reports a process that has loaded it. It is that of the file,
+    /// which may be more precise: Debian's `tcmalloc` is the file of `tcmalloc-minimal`.
+    #[must_use]
+    pub fn name_in_use(&self) -> String {
+        name(&self.path.canonicalize().unwrap_or_else(|_| self.path.clone()))
+    }
+}
+
 fn name(file: &Path) -> String {
     let file = file.file_name().unwrap_or_default().to_string_lossy();
     known_file(&file).map_or_else(|| file.clone().into_owned(), |known| known.name.to_owned())
@@ -200,6 +209,18 @@ mod tests {
             assert!(is_runtime(Path::new(file)), "{file}");
         }
         assert!(!is_runtime(Path::new("/lib/libjemalloc.so.2")));
+    }
+
+    #[test]
+    fn the_name_in_use_is_that_of_the_file_behind_the_path() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("libtcmalloc_minimal.so.4.5.10");
+        std::fs::write(&file, "").unwrap();
+        let path = directory.path().join("libtcmalloc.so.4");
+        std::os::unix::fs::symlink(&file, &path).unwrap();
+        let found = Found { known: super::super::known("tcmalloc"), path, version: None };
+        assert_eq!(found.to_string(), "tcmalloc");
+        assert_eq!(found.name_in_use(), "tcmalloc-minimal");
     }
 
     #[test]

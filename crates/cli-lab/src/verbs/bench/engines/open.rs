@@ -110,7 +110,7 @@ impl Bench<'_> {
         if self.plan.allocator == AllocatorChoice::Inherit {
             return Ok(mallocs);
         }
-        let name = wanted.map_or_else(|| allocators::GLIBC.to_owned(), |found| found.to_string());
+        let name = wanted.map_or_else(|| allocators::GLIBC.to_owned(), |found| found.name_in_use());
         if !mallocs.are_all(&name) {
             self.terminal.warn(format!("{name} is not what the engine's processes use"));
         }
