@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::{Command, Output, Stdio};
 
+use numapilot_place::find_program;
 use serde_json::Value;
 
 use crate::guests::{NUMAPILOT, boots, compiled, err};
@@ -79,6 +80,44 @@ fn memory_comes_to_a_program_that_has_gone_to_another_node() {
     let regions = figures["regions"].as_array().unwrap();
     let region = regions.iter().find(|region| region["name"] == "program").unwrap();
     assert_eq!(region["simulated_seconds"], first["trial"]["outcome"]["value"], "{first}");
+}
+
+/// A server whose load reports a rate: `tune` starts both in the guest, and what they need is there.
+#[test]
+fn a_server_is_put_under_load_in_the_guest() {
+    if !boots() {
+        return;
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if find_program("redis-server".as_ref(), &path).is_none() {
+        println!("skipped: redis is not installed; Debian: apt-get install redis");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let search = |state: &str, ready: &str, load: &str| {
+        let mut tune = numapilot();
+        tune.args(["tune", "--lab", MACHINE, "--json", "--max-runs", "15", "--force"]);
+        // The directory of the results has a name of numapilot's own.
+        tune.env("XDG_STATE_HOME", directory.path().join(state));
+        tune.args(["--server", "redis-server --port 7201 --save ''"]);
+        tune.args(["--ready", ready, "--load", load, "--load-cpus", "1"]).args(FACTORS);
+        tune.args(["--metric", "SET: ([0-9.]+) requests", "--maximize"]);
+        tune.current_dir(directory.path()).stdin(Stdio::null()).output().unwrap()
+    };
+    let load = "redis-benchmark -p 7201 -n 300 -t set -q";
+    let output = search("state", "redis-cli -p 7201 ping", load);
+    assert!(output.status.success(), "{}", err(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let plans = report["plans"].as_array().unwrap();
+    let names: Vec<_> = plans.iter().map(|plan| plan["plan"].as_str().unwrap()).collect();
+    assert!(names.contains(&"default") && names.contains(&"bind 1"), "{report}");
+    assert!(plans.iter().all(|plan| plan["failed"] == 0), "{report}");
+    // The emulated processor has 3.4 GHz; a request takes microseconds.
+    let rate = report["default"]["median"].as_f64().unwrap();
+    assert!((1e4..1e6).contains(&rate), "{report}");
+    // What only the guest can tell ends the search, with its message.
+    let missing = err(&search("other", "no-such-program -p 7201", load));
+    assert!(missing.contains("no-such-program: not found"), "{missing}");
 }
 
 #[test]

@@ -401,8 +401,15 @@ fn commands_that_mean_nothing_are_refused_before_the_first_run() {
     let whole = ["--server", "./server", "--ready", READY, "--load", LOAD];
     let both = refused(&[&whole[..], &["--", "./server"]].concat(), 125);
     assert!(both.contains("cannot be used with"), "{both}");
-    let lab = refused(&[&whole[..], &["--lab", "machine-a"]].concat(), 125);
-    assert!(lab.contains("cannot be used with"), "{lab}");
+    // The emulated machine has 8 of the 32 CPUs of its description.
+    let on = |cpus| {
+        let lab = ["--lab", "threadripper-1950x", "--load-cpus", cpus];
+        refused(&[&whole[..], &lab].concat(), 125)
+    };
+    assert!(on("0-7").contains("leaves no CPU to the server"), "{}", on("0-7"));
+    assert!(on("8").contains("which has CPUs 0-7"), "{}", on("8"));
+    let attest = refused(&[&whole[..], &["--attest", "here"]].concat(), 125);
+    assert!(attest.contains("cannot be used with"), "{attest}");
     let with =
         |server: &str, status| refused(&[&["--server", server], &whole[2..]].concat(), status);
     assert!(with("./server 'x", 125).contains("a quote is not closed"));

@@ -9,6 +9,7 @@ use numapilot_tune::space::Request;
 
 use super::measure_args::{MeasureArgs, ServerArgs};
 use super::prior_args::PriorArgs;
+use super::serve_args::ServeArgs;
 use super::trial_args::TrialArgs;
 
 /// Arguments of `tune`.
@@ -70,12 +71,22 @@ pub struct Args {
 pub enum Action {
     /// Measure one plan against the default, in pairs of runs: a step of an outside optimiser.
     Trial(Box<TrialArgs>),
+
+    /// Run a server once under a plan, with its load: what a search with --lab does in the guest.
+    #[command(name = "__serve", hide = true)]
+    Serve(Box<ServeArgs>),
 }
 
 impl Args {
     /// The command that runs under the plans: the program, or the server.
     pub fn command(&self) -> &[OsString] {
         self.server.server.as_ref().map_or(&self.command, |server| &server.words)
+    }
+
+    /// The directory of the results of this search.
+    pub fn state(&self) -> anyhow::Result<PathBuf> {
+        let load = self.server.load.as_deref().unwrap_or_default();
+        self.files.state(self.command(), load, self.measure.lab.as_deref())
     }
 }
 

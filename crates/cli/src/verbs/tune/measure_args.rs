@@ -30,13 +30,15 @@ pub struct MeasureArgs {
 
     /// With --via: how many far ends must attest what took effect [default: as many tasks as the
     /// launcher tells them (Slurm, MPI, Flux), or one for ssh and for a container].
+    // Clap does not require an option that conflicts with one that is given.
     #[arg(long, value_name = "N", requires = "via", help_heading = "Measuring",
-          value_parser = units::whole::<u32>(1..))]
+          conflicts_with_all = ["lab", "server"], value_parser = units::whole::<u32>(1..))]
     pub via_count: Option<u32>,
 
     /// Directory for the attestations, which must be shared with the far ends [default: in that of
     /// --state].
-    #[arg(long, value_name = "DIR", requires = "via", help_heading = "Measuring")]
+    #[arg(long, value_name = "DIR", requires = "via", help_heading = "Measuring",
+          conflicts_with_all = ["lab", "server"])]
     pub attest: Option<PathBuf>,
 
     /// Seconds on the emulated machine's clocks in a simulated second, as for `lab run`.
@@ -117,7 +119,7 @@ pub struct ServerArgs {
     /// Measure a server: every run starts this command under its plan, waits for --ready, runs
     /// --load and stops the server. It is quoted as in a shell, but no shell runs it.
     #[arg(long, value_name = "COMMAND", value_parser = ServerCommand::parse,
-          requires_all = ["ready", "load"], conflicts_with_all = ["command", "lab"],
+          requires_all = ["ready", "load"], conflicts_with = "command",
           help_heading = "Servers")]
     pub server: Option<ServerCommand>,
 

@@ -17,6 +17,8 @@ mod prior_text;
 mod progress;
 mod rows;
 mod run;
+mod serve;
+mod serve_args;
 mod server;
 mod server_command;
 mod setup;
@@ -37,6 +39,7 @@ impl Args {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         match &self.action {
             Some(Action::Trial(args)) => args.run(terminal),
+            Some(Action::Serve(args)) => args.run(terminal),
             None => run::run(&self, terminal),
         }
     }

@@ -67,8 +67,7 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         // If a filter refuses this, daemons that have cleared their environment are not ended.
         let _ = prctl::adopt_orphans();
     }
-    let directory =
-        args.files.state(args.command(), load.unwrap_or_default(), args.measure.lab.as_deref())?;
+    let directory = args.state()?;
     let (mut journal, past) = numapilot_tune::journal::Journal::open(
         &directory,
         &setup.fingerprint(args, &held),

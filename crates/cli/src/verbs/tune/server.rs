@@ -1,6 +1,10 @@
 //! `tune --server COMMAND`: how to see that a server is ready, its load, and their CPUs.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+
 use anyhow::{Context, bail};
+use numapilot_place::find_program;
 use numapilot_topology::{CpuSet, Machine, parse_cpus};
 use numapilot_tune::run::{Apart, Service};
 use serde_json::{Value, json};
@@ -13,14 +17,12 @@ impl ServerArgs {
         let (Some(_), Some(ready), Some(load)) = (&self.server, &self.ready, &self.load) else {
             return Ok(None);
         };
-        let cpus = self.load_cpus.as_deref().map(|text| apart(text, machine)).transpose()?;
         Ok(Some(Service {
             ready: ready.clone(),
             ready_timeout: self.ready_timeout,
             stop_timeout: self.stop_timeout,
             load: load.clone(),
-            cpus: cpus
-                .map(|(load, server)| Apart { load: load.to_string(), server: server.to_string() }),
+            cpus: cpus_apart(self.load_cpus.as_deref(), machine)?,
         }))
     }
 
@@ -30,6 +32,23 @@ impl ServerArgs {
             machine.allowed.cpus = apart(text, machine)?.1;
         }
         Ok(())
+    }
+
+    /// The programs that `--ready`, `--load` and a shell in `--server` name, as far as their words
+    /// tell.
+    pub fn programs(&self) -> BTreeSet<OsString> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let words = self.shell_words().into_iter();
+        words.filter(|word| find_program(word, &path).is_some()).collect()
+    }
+
+    /// The words of what a shell runs.
+    pub fn shell_words(&self) -> Vec<OsString> {
+        let is_of_shell = |c: char| c.is_whitespace() || "\"'`$(){}[]<>|&;=".contains(c);
+        let server = self.server.iter().map(|server| &server.text);
+        let texts = server.chain(&self.ready).chain(&self.load);
+        let words = texts.flat_map(|text| text.split(is_of_shell));
+        words.filter(|word| !word.is_empty()).map(OsString::from).collect()
     }
 
     /// Distinguishes this search from those of other servers and loads.
@@ -45,7 +64,13 @@ impl ServerArgs {
     }
 }
 
-/// The CPUs of the load and those of the server.
+/// The CPUs of the load, by the text of `--load-cpus`, and those of the server.
+pub fn cpus_apart(text: Option<&str>, machine: &Machine) -> anyhow::Result<Option<Apart>> {
+    let Some(text) = text else { return Ok(None) };
+    let (load, server) = apart(text, machine)?;
+    Ok(Some(Apart { load: load.to_string(), server: server.to_string() }))
+}
+
 fn apart(text: &str, machine: &Machine) -> anyhow::Result<(CpuSet, CpuSet)> {
     let load = parse_cpus(text, machine).with_context(|| format!("--load-cpus {text}"))?;
     let server = machine.allowed.cpus.difference(&load);
@@ -60,7 +85,23 @@ fn apart(text: &str, machine: &Machine) -> anyhow::Result<(CpuSet, CpuSet)> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn the_programs_of_shell_commands_are_their_words_on_the_path() {
+        let args = ServerArgs {
+            server: None,
+            ready: Some("test -e /dev/null && no-such-program".into()),
+            load: Some("b=\"cat -n\"; $b x.csv | sort >y.csv; (env A=b ls)".into()),
+            load_cpus: None,
+            ready_timeout: Duration::from_secs(1),
+            stop_timeout: Duration::from_secs(1),
+        };
+        let programs: Vec<_> = args.programs().into_iter().collect();
+        assert_eq!(programs, ["cat", "env", "ls", "sort", "test"]);
+    }
 
     #[test]
     fn the_load_and_the_server_share_no_cpu() {

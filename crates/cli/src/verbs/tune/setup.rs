@@ -75,10 +75,11 @@ impl Setup {
     pub fn new(terminal: &Terminal, args: &Args) -> anyhow::Result<Self> {
         let machine = numapilot_topology::read(Path::new("/"))?;
         let input = Input::of(args.measure.stdin.as_deref())?;
-        let service = args.server.service(&machine)?;
+        let emulated = emulated::machine(args)?;
+        let measured = emulated.as_ref().map_or(&machine, |(_, emulated)| emulated);
+        let service = args.server.service(measured)?;
         let program = args.measure.program(args.command(), &input, via(args)?, service);
         let (metric, judge) = args.measure.judge(program.service.is_some())?;
-        let emulated = emulated::machine(args)?;
         let (space, machine_wide) = match &emulated {
             Some((_, emulated)) => {
                 // A guest would report a missing program only after its boot.
@@ -232,7 +233,9 @@ impl Setup {
             (MACHINE, json!([on.machine, words_of(&on.options), description]))
         });
         // A guest has copies of these files, so only others change them.
-        let files = self.emulated.is_some().then(|| ("files", argument_files(args.command())));
+        let files = self.emulated.is_some().then(|| {
+            ("files", argument_files(&[args.command(), &args.server.shell_words()].concat()))
+        });
         // A search is not continued on another machine, with which its directory may be shared.
         let topology = self
             .emulated
@@ -255,7 +258,7 @@ fn via(args: &Args) -> anyhow::Result<Option<Via>> {
     let Some(template) = &args.measure.via else { return Ok(None) };
     let directory = match &args.measure.attest {
         Some(directory) => directory.clone(),
-        None => args.files.state(args.command(), "", None)?.join("attest"),
+        None => args.state()?.join("attest"),
     };
     Ok(Some(Via::new(template.clone(), &directory, args.measure.via_count)?))
 }

@@ -14,21 +14,16 @@ use std::time::Duration;
 
 use numapilot_place::{Options, Plan, prepare, scratch_directory};
 use numapilot_topology::Machine;
-use serde::Deserialize;
 
 use super::execute::{RunContext, execute, stdin};
-use super::execution::Execution;
-use super::{Judge, Program, RunError, end_of_output, io_error, tail};
+use super::guest::{Guest, GuestRun, NoSeconds};
+use super::service::Service;
+use super::{Judge, Program, RunError, end_of_output, io_error, server, tail};
 use crate::evidence::{Failure, Order, Outcome, Phase, Remains, Trial};
 use crate::shape::{Candidate, DEFAULT};
 
 /// Least time limit that follows from the default's runs. It includes the boot.
 const LEAST_TIMEOUT: Duration = Duration::from_secs(120);
-/// The exit status of `numapilot run` for a plan that it cannot apply.
-const NOT_APPLIED: Failure = Failure::Exit(125);
-/// The region of a report that `numapilot run` begins where its program does.
-const PROGRAM: &str = "program";
-
 /// An emulated machine.
 #[derive(Clone, Debug)]
 pub struct Emulated {
@@ -38,6 +33,8 @@ pub struct Emulated {
     pub machine: String,
     /// More options of `lab run`.
     pub options: Vec<OsString>,
+    /// Seconds on the guest's clocks in a simulated second.
+    pub clock_rate: f64,
     /// Guests that run side by side.
     pub jobs: NonZeroUsize,
     /// The directory for profiles. The guest sees its path, so it must be the same each time.
@@ -57,37 +54,6 @@ fn seed(order: Order, repeated: u64) -> u64 {
     1 + repeated + 1_000 * u64::from(order.block) + 1_000_000 * phase
 }
 
-/// The fields of `lab run --json` that are used.
-#[derive(Deserialize)]
-struct Figures {
-    regions: Vec<Region>,
-}
-
-#[derive(Deserialize)]
-struct Region {
-    name: String,
-    simulated_seconds: f64,
-}
-
-/// A guest that has run.
-struct Guest {
-    execution: Execution,
-    /// Simulated seconds of the program; the reason if there are none.
-    simulated: Result<f64, NoSeconds>,
-    /// Seconds on the host, divided by the guests that ran at the same time.
-    seconds: f64,
-}
-
-/// Why a guest has no simulated seconds of the program.
-enum NoSeconds {
-    /// The program never began.
-    NotBegun,
-    /// The time limit ended the guest.
-    TimedOut,
-    /// The lab ended without figures. This is the end of its output.
-    NoFigures(String),
-}
-
 /// A run that is expected.
 #[derive(Clone)]
 struct Expected {
@@ -105,6 +71,8 @@ impl Expected {
 /// Runs guests, and keeps the results of those that were run ahead.
 pub struct Guests {
     emulated: Emulated,
+    /// Whether any run of the search has succeeded.
+    pub has_worked: bool,
     /// The next runs, in order.
     expected: VecDeque<Expected>,
     ahead: BTreeMap<(Candidate, u64), Result<Guest, RunError>>,
@@ -112,7 +80,7 @@ pub struct Guests {
 
 impl Guests {
     pub fn new(emulated: Emulated) -> Self {
-        Self { emulated, expected: VecDeque::new(), ahead: BTreeMap::new() }
+        Self { emulated, has_worked: false, expected: VecDeque::new(), ahead: BTreeMap::new() }
     }
 
     /// Announces the next runs, after those in the evidence.
@@ -159,32 +127,51 @@ impl Guests {
         }
         self.expected.pop_front();
         let guest = self.ahead.remove(&key).unwrap_or(Err(RunError::Interrupted))?;
-        let text = &guest.execution.text;
-        let failure = match guest.execution.failure() {
-            Some(NOT_APPLIED) => Some(Failure::NotApplied(message(text))),
-            failure => failure,
+        let seconds = guest.seconds;
+        let rate = self.emulated.clock_rate;
+        let run = match &program.service {
+            Some(_) => guest.run_of_server(rate),
+            None => guest.run_of_program(),
         };
-        let outcome = match (failure, guest.simulated) {
+        let GuestRun { failure, text, explanation, never_started, remains, simulated } = run;
+        let has_figures = !matches!(simulated, Err(NoSeconds::NoFigures(_)));
+        if order.candidate == DEFAULT && !self.has_worked && never_started && has_figures {
+            match &failure {
+                Some(failure @ Failure::Server(_)) => {
+                    let (failure, tail) = (failure.clone(), tail(&explanation));
+                    // The guest runs as root.
+                    let remedy = server::remedy(&tail, true);
+                    return Err(RunError::Server { failure, remedy, tail: end_of_output(&tail) });
+                }
+                Some(Failure::NotApplied(message)) => {
+                    return Err(RunError::Guest { message: message.clone() });
+                }
+                _ => {}
+            }
+        }
+        let (outcome, values) = match (failure, simulated) {
             // A plan can end the guest, for example when a node's memory is used up. If the default
             // has no figures either, it is not the plan.
             (_, Err(NoSeconds::NoFigures(message))) if order.candidate == DEFAULT => {
                 return Err(RunError::Lab { message });
             }
-            (_, Err(NoSeconds::NoFigures(message))) => Outcome::Failed(Failure::NoFigure(format!(
-                "the lab ended without figures: {message}"
-            ))),
-            (Some(failure), _) => Outcome::Failed(failure),
-            (None, Ok(seconds)) => judge.outcome(order.candidate, text, seconds, 0),
+            (_, Err(NoSeconds::NoFigures(message))) => {
+                let text = format!("the lab ended without figures: {message}");
+                (Outcome::Failed(Failure::NoFigure(text)), None)
+            }
+            (Some(failure), _) => (Outcome::Failed(failure), None),
+            (None, Ok(simulated)) => judge.judge(order.candidate, &text, simulated, 0),
             (None, Err(NoSeconds::NotBegun | NoSeconds::TimedOut)) => {
-                Outcome::Failed(Failure::NoFigure("the lab reports no time of the program".into()))
+                let text = "the lab reports no time of the program".to_owned();
+                (Outcome::Failed(Failure::NoFigure(text)), None)
             }
         };
         let output = match &outcome {
             Outcome::Value(_) | Outcome::CutShort(_) => String::new(),
-            Outcome::Failed(_) => tail(text),
+            Outcome::Failed(_) => tail(&explanation),
         };
-        let remains = Remains { output, ..Remains::default() };
-        Ok(Trial { remains, ..Trial::new(order, guest.seconds, outcome) })
+        let remains = Remains { output, ..remains };
+        Ok(Trial { values, remains, ..Trial::new(order, seconds, outcome) })
     }
 
     /// Makes the next run, and as many after it as may run at the same time.
@@ -214,8 +201,7 @@ impl Guests {
         let share = made.len() as f64;
         for (key, guest) in made {
             let guest = guest.unwrap_or(Err(RunError::Interrupted));
-            let shared = |guest: Guest| Guest { seconds: guest.seconds / share, ..guest };
-            self.ahead.insert(key, guest.map(shared));
+            self.ahead.insert(key, guest.map(|guest| guest.beside(share)));
         }
         Ok(())
     }
@@ -244,15 +230,7 @@ impl Guests {
             interrupted,
         };
         let execution = execute(&prepared, context, |_| {})?;
-        let seconds = execution.finished.wall.as_secs_f64();
-        let simulated = match fs::read(&figures) {
-            Ok(text) => simulated_seconds(&text)
-                .map_err(|e| io_error("the lab's figures are damaged", e.into()))?
-                .ok_or(NoSeconds::NotBegun),
-            Err(_) if execution.finished.timed_out => Err(NoSeconds::TimedOut),
-            Err(_) => Err(NoSeconds::NoFigures(end_of_output(&tail(&execution.text)))),
-        };
-        Ok(Guest { execution, simulated, seconds })
+        Guest::new(execution, &figures)
     }
 
     /// The command of a guest.
@@ -263,25 +241,35 @@ impl Guests {
         command.push(figures.into());
         command.extend(["--seed".into(), one.seed.to_string().into()]);
         command.extend(options.iter().cloned());
-        command.extend(["--", "numapilot", "run", "--strict", "--profile"].map(Into::into));
-        command.push(self.profile(one.order.candidate).into_os_string());
+        let profile = self.profile(one.order.candidate).into_os_string();
+        command.extend(["--".into(), "numapilot".into()]);
+        match &program.service {
+            None => command.extend(["run".into(), "--strict".into(), "--profile".into(), profile]),
+            Some(service) => {
+                command.extend(["tune".into(), "__serve".into(), "--profile".into(), profile]);
+                command.extend(options_of(service, self.emulated.clock_rate));
+            }
+        }
         command.push("--".into());
         command.extend(program.command.iter().cloned());
         command
     }
 }
 
-/// The simulated seconds of the program in the figures of `lab run --json`.
-fn simulated_seconds(text: &[u8]) -> serde_json::Result<Option<f64>> {
-    let figures: Figures = serde_json::from_slice(text)?;
-    let program = figures.regions.into_iter().find(|region| region.name == PROGRAM);
-    Ok(program.map(|region| region.simulated_seconds))
-}
-
-/// The error message at the end of a program's output.
-fn message(text: &str) -> String {
-    let last = text.lines().rev().find_map(|line| line.strip_prefix("numapilot: error: "));
-    last.unwrap_or("the plan cannot be applied in the guest").to_owned()
+/// The options of `tune __serve`, whose times are those of the guest's clock.
+fn options_of(service: &Service, clock_rate: f64) -> Vec<OsString> {
+    let Service { ready, ready_timeout, stop_timeout, load, cpus } = service;
+    let time = |limit: &Duration| format!("{}s", limit.as_secs_f64() * clock_rate);
+    let mut options = vec![
+        format!("--ready={ready}"),
+        format!("--load={load}"),
+        format!("--ready-timeout={}", time(ready_timeout)),
+        format!("--stop-timeout={}", time(stop_timeout)),
+    ];
+    if let Some(cpus) = cpus {
+        options.push(format!("--load-cpus={}", cpus.load));
+    }
+    options.into_iter().map(OsString::from).collect()
 }
 
 #[cfg(test)]
@@ -312,6 +300,7 @@ mod tests {
             lab: "lab".into(),
             machine: "cxl".into(),
             options: Vec::new(),
+            clock_rate: 1.0,
             jobs: NonZeroUsize::MIN,
             directory: "/tmp".into(),
         };
@@ -321,21 +310,5 @@ mod tests {
         guests.expect([(noise, Plan::default()), (noise, Plan::default())], &made);
         let seeds: Vec<u64> = guests.expected.iter().map(|next| next.seed).collect();
         assert_eq!(seeds, [2, 3]);
-    }
-
-    #[test]
-    fn the_time_is_the_programs() {
-        let text = br#"{"regions": [{"name": "all", "simulated_seconds": 3.0, "x": 1},
-            {"name": "program", "simulated_seconds": 2.5}]}"#;
-        assert_eq!(simulated_seconds(text).unwrap(), Some(2.5));
-        assert_eq!(simulated_seconds(br#"{"regions": []}"#).unwrap(), None);
-        assert!(simulated_seconds(b"{").is_err());
-    }
-
-    #[test]
-    fn the_reason_is_the_error_message() {
-        let text = "x\nnumapilot: error: node 9 does not exist\n";
-        assert_eq!(message(text), "node 9 does not exist");
-        assert!(message("").contains("cannot be applied"));
     }
 }

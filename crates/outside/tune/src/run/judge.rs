@@ -195,18 +195,8 @@ impl Judge {
         self.answer.as_deref()
     }
 
-    /// Judges a run. The first run of the default sets the answer.
-    pub fn outcome(
-        &mut self,
-        candidate: Candidate,
-        text: &str,
-        seconds: f64,
-        peak_rss_bytes: u64,
-    ) -> Outcome {
-        self.judge(candidate, text, seconds, peak_rss_bytes).0
-    }
-
     /// Judges a run, and returns the values of which its figure is the mean, if they are several.
+    /// The first run of the default sets the answer.
     pub fn judge(
         &mut self,
         candidate: Candidate,
@@ -310,6 +300,12 @@ mod tests {
     use super::*;
 
     const OTHER: Candidate = Candidate(1);
+
+    impl Judge {
+        fn outcome(&mut self, candidate: Candidate, text: &str, seconds: f64, rss: u64) -> Outcome {
+            self.judge(candidate, text, seconds, rss).0
+        }
+    }
 
     fn judge(metric: &str, check: Option<&str>) -> Judge {
         let regex = |text: &str| Regex::new(text).unwrap();

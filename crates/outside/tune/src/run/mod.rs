@@ -13,6 +13,8 @@ mod execution;
 mod expression;
 mod foreground;
 mod group;
+mod guest;
+mod guest_server;
 mod judge;
 mod leftovers;
 mod no_number;
@@ -55,6 +57,7 @@ use execute::execute_while;
 pub use execute::{RunContext, execute, stdin};
 pub use execution::Execution;
 pub use expression::expression;
+pub use guest_server::GuestServer;
 pub use judge::{Judge, Limits, Matches, Metric, MetricError, Written, last_number};
 use leftovers::Leftovers;
 pub use no_number::NoNumber;
@@ -149,6 +152,12 @@ pub enum RunError {
         /// The end of its output.
         message: String,
     },
+    /// The guest could not run the server.
+    #[error("in the guest, {message}")]
+    Guest {
+        /// Why, with the remedy.
+        message: String,
+    },
     /// The user interrupted.
     #[error("interrupted")]
     Interrupted,
@@ -180,6 +189,8 @@ pub struct Runner<'a> {
 /// The parts of a run that the judge and the report need.
 struct Ran {
     failure: Option<Failure>,
+    /// Whether it is a server that has never been ready.
+    never_started: bool,
     /// The least time that it would have taken, if it was cut short.
     bound: Option<f64>,
     /// The output that has the metric.
@@ -255,6 +266,9 @@ impl<'a> Runner<'a> {
             pace.learn(noise(trials));
         }
         self.has_worked = trials.iter().any(|trial| trial.failure().is_none());
+        if let Some(guests) = &mut self.guests {
+            guests.has_worked = self.has_worked;
+        }
         if self.program.timeout.is_none() {
             let timeout = default_timeout(trials);
             self.program.timeout = match &self.guests {
@@ -407,6 +421,7 @@ impl<'a> Runner<'a> {
         }
         Ok(Ran {
             failure,
+            never_started: false,
             bound,
             explanation: text.clone(),
             text,

@@ -68,13 +68,14 @@ impl Runner<'_> {
             return Err(RunError::Daemonised { remedy });
         }
         let explanation = served.explanation().to_owned();
-        if let Some(failure) = failure.as_ref().filter(|_| served.never_started())
+        let never_started = served.never_started();
+        if let Some(failure) = failure.as_ref().filter(|_| never_started)
             && order.candidate == DEFAULT
             && !self.has_worked
         {
             // Repeating it, as for a failure by chance, would take a minute each.
             let (failure, tail) = (failure.clone(), tail(&explanation));
-            let remedy = remedy(&tail);
+            let remedy = remedy(&tail, rustix::process::geteuid().is_root());
             return Err(RunError::Server { failure, remedy, tail: end_of_output(&tail) });
         }
         let seconds = served.server.wall.as_secs_f64();
@@ -85,6 +86,7 @@ impl Runner<'_> {
         };
         Ok(Ran {
             bound: None,
+            never_started,
             failure: failure.or(without.map(Failure::NotApplied)),
             text,
             explanation,
@@ -100,14 +102,14 @@ impl Runner<'_> {
     }
 }
 
-/// The remedy for a server that does not start, by what it prints.
-fn remedy(output: &str) -> &'static str {
+/// The remedy for a server that does not start, by what it prints and whether it ran as root.
+pub(super) fn remedy(output: &str, is_root: bool) -> &'static str {
     let output = output.to_lowercase();
     if output.contains("address already in use") {
-        return "; another process uses its port or socket (ss -lp shows which)";
+        return "; another process uses its port or socket (ss -lp shows which on a host)";
     }
     let is_about_root = output.contains("root") || output.contains("privileg");
-    if is_about_root && rustix::process::geteuid().is_root() {
+    if is_about_root && is_root {
         return "; if it must not run as root, put setpriv --reuid=USER --regid=GROUP --init-groups \
                 before it";
     }

@@ -7,7 +7,7 @@ use numapilot_place::settings_journal::Setting;
 use numapilot_place::{
     AllocatorChoice, MemoryMode, MemoryPolicy, NumaBalancing, Thp, ThreadPlacement, allocators,
 };
-use numapilot_topology::Machine;
+use numapilot_topology::{CpuSet, Machine};
 
 use super::{FactorName, Level};
 
@@ -27,6 +27,12 @@ pub struct Facts {
     pub numa_balancing: Option<bool>,
 }
 
+/// Nodes with CPUs that the program may use.
+fn cpu_nodes(machine: &Machine) -> usize {
+    let is_allowed = |cpus: &CpuSet| !cpus.intersection(&machine.allowed.cpus).is_empty();
+    machine.nodes.iter().filter(|node| is_allowed(&node.cpus)).count()
+}
+
 impl Facts {
     /// The facts of this machine, with the kernel's settings under `root`. Settings left by runs
     /// that were killed must have been put back first.
@@ -36,13 +42,8 @@ impl Facts {
         let numa_balancing = Setting::NumaBalancing.read(root).ok();
         let numa_balancing =
             numa_balancing.and_then(|text| text.parse::<u32>().ok()).map(|value| value & 1 == 1);
-        let cpu_nodes = machine
-            .nodes
-            .iter()
-            .filter(|n| !n.cpus.intersection(&machine.allowed.cpus).is_empty())
-            .count();
         Self {
-            cpu_nodes,
+            cpu_nodes: cpu_nodes(machine),
             memory_nodes: machine.memory_nodes().intersection(&machine.allowed.nodes).len(),
             allocators: allocators::installed().iter().map(ToString::to_string).collect(),
             thp,
@@ -55,7 +56,7 @@ impl Facts {
     #[must_use]
     pub fn of_emulated(machine: &Machine) -> Self {
         Self {
-            cpu_nodes: machine.nodes.iter().filter(|node| !node.cpus.is_empty()).count(),
+            cpu_nodes: cpu_nodes(machine),
             memory_nodes: machine.memory_nodes().len(),
             allocators: allocators::installed().iter().map(ToString::to_string).collect(),
             thp: Some("always".to_owned()),
