@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use numapilot_topology::bounded;
+use numapilot_topology::{Extent, bounded, read_extent};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -51,6 +51,9 @@ pub struct Attestation {
     pub version: String,
     /// What the launcher told the process.
     pub task: Option<Task>,
+    /// The [topology](numapilot_topology::Machine::topology_hash) of the machine; absent if it could
+    /// not be read.
+    pub topology: Option<String>,
     /// The plan in one line.
     pub plan: String,
     /// The settings; absent until the program has ended.
@@ -89,6 +92,7 @@ impl Attesting {
             process: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             task: Task::of_this_process(),
+            topology: topology_hash(),
             plan: plan.to_string(),
             settings: None,
         };
@@ -108,6 +112,12 @@ impl Attesting {
             .map_err(|source| AttestError { directory, source })
             .map(drop)
     }
+}
+
+/// The topology of this machine, if it can be read.
+fn topology_hash() -> Option<String> {
+    let machine = read_extent(Path::new("/"), Extent::Cpus).ok()?;
+    Some(machine.topology_hash().to_string())
 }
 
 /// Writes a file as a whole, under a new name or in place of another one. Everybody may read it: the
@@ -191,6 +201,8 @@ mod tests {
         for attestation in all {
             assert_eq!(attestation.plan, "thp never");
             assert_eq!(attestation.process, std::process::id());
+            let here = numapilot_topology::read(Path::new("/")).unwrap().topology_hash();
+            assert_eq!(attestation.topology, Some(here.to_string()));
         }
         let error = Attesting::begin(Path::new("/nonexistent"), &plan).unwrap_err().to_string();
         assert!(error.contains("/nonexistent") && error.contains("both sides"), "{error}");

@@ -135,6 +135,7 @@ mod tests {
             process: 7,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             task: task.map(|(step, rank, tasks)| Task { step: step.to_owned(), rank, tasks }),
+            topology: None,
             plan: plan().to_string(),
             settings: Some(Vec::new()),
         }
