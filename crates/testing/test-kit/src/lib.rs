@@ -14,4 +14,4 @@ pub use damage::{damaged, damaged_bytes};
 pub use executable::make_executable;
 pub use first_thread::first_thread_ends;
 pub use namespace::mount_namespace_refused;
-pub use wait::wait_until;
+pub use wait::{wait_until, wait_within};

@@ -10,10 +10,18 @@ const PAUSE: Duration = Duration::from_millis(1);
 ///
 /// # Panics
 /// After 60 seconds, with `what` in the message.
-pub fn wait_until(what: &str, mut is_done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + LIMIT;
+pub fn wait_until(what: &str, is_done: impl FnMut() -> bool) {
+    wait_within(LIMIT, what, is_done);
+}
+
+/// The same with another limit, for programs that take long to start.
+///
+/// # Panics
+/// After the limit, with `what` in the message.
+pub fn wait_within(limit: Duration, what: &str, mut is_done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + limit;
     while !is_done() {
-        assert!(Instant::now() < deadline, "still waiting after {LIMIT:?}: {what}");
+        assert!(Instant::now() < deadline, "still waiting after {limit:?}: {what}");
         std::thread::sleep(PAUSE);
     }
 }
