@@ -1,7 +1,7 @@
 //! `numapilot lab probe`: makes accesses of known cost. It runs in the guest to validate the timing
 //! model (`numapilot study lab`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ use clap::Subcommand;
 use numapilot_cli_kit::terminal::Terminal;
 use numapilot_cli_kit::units::size;
 use numapilot_observe::lab::LabPmu;
-use numapilot_study::lab::{Marks, Probe};
+use numapilot_study::lab::{Marks, Placement, Probe};
 use numapilot_sys::mark;
 use numapilot_sys::mempolicy::Mode;
 use numapilot_topology::{Machine, NodeId, NodeSet, parse_nodes};
@@ -40,7 +40,19 @@ enum What {
         #[arg(long, value_name = "N", default_value_t = 20_000)]
         loads: usize,
     },
-    /// Read memory of several nodes with all CPUs of one node: regions read-FROM-TO.
+    /// Read words of several nodes at random, with independent addresses: regions random-FROM-TO.
+    Random {
+        /// Node of the CPU.
+        #[arg(long, value_name = "NODE")]
+        from: u32,
+        /// Nodes of the memory.
+        #[arg(long, value_name = "NODES")]
+        to: String,
+        /// Number of loads from each node.
+        #[arg(long, value_name = "N", default_value_t = 100_000)]
+        loads: usize,
+    },
+    /// Read memory of several nodes in order with the CPUs of one node: regions read-FROM-TO.
     Read {
         /// Node of the CPUs.
         #[arg(long, value_name = "NODE")]
@@ -48,6 +60,31 @@ enum What {
         /// Nodes of the memory.
         #[arg(long, value_name = "NODES")]
         to: String,
+        /// Number of CPUs that read (default: all of the node).
+        #[arg(long, value_name = "N")]
+        cpus: Option<usize>,
+    },
+    /// Follow a cycle that another CPU has just written, in memory of the node of either CPU:
+    /// regions transfer-FROM-TO-HOME.
+    Transfer {
+        /// Node of the CPU that writes.
+        #[arg(long, value_name = "NODE")]
+        from: u32,
+        /// Nodes of the CPUs that read.
+        #[arg(long, value_name = "NODES")]
+        to: String,
+        /// How often the cycle is written and followed.
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        rounds: usize,
+    },
+    /// Compute STREAM's triad with all CPUs of several nodes: regions triad-PLACEMENT.
+    Triad {
+        /// Nodes of the CPUs.
+        #[arg(long, value_name = "NODES")]
+        from: String,
+        /// Where the arrays are: local, interleave, or a node.
+        #[arg(long, value_name = "PLACEMENT,...", value_delimiter = ',', required = true)]
+        place: Vec<Placement>,
     },
     /// Read a node's memory with all its CPUs at several rates: regions load-1, load-2 and so on.
     Load {
@@ -100,16 +137,35 @@ impl Args {
                     probe.chase(NodeId(from), to, loads)?;
                 }
             }
-            What::Read { from, to } => {
+            What::Random { from, to, loads } => {
+                for to in nodes(&machine, &to)?.iter() {
+                    probe.random(NodeId(from), to, loads)?;
+                }
+            }
+            What::Read { from, to, cpus } => {
                 for to in nodes(&machine, &to)?.iter() {
                     let name = format!("read-{from}-{to}");
-                    probe.read(&name, NodeId(from), to, 0)?;
+                    probe.read(&name, NodeId(from), to, cpus.unwrap_or(usize::MAX), 0)?;
+                }
+            }
+            What::Transfer { from, to, rounds } => {
+                let from = NodeId(from);
+                for to in nodes(&machine, &to)?.iter() {
+                    for home in BTreeSet::from([from, to]) {
+                        probe.transfer(from, to, home, rounds)?;
+                    }
+                }
+            }
+            What::Triad { from, place } => {
+                let from = nodes(&machine, &from)?;
+                for placement in place {
+                    probe.triad(&from, placement)?;
                 }
             }
             What::Load { from, pauses } => {
                 for (i, pause) in pauses.into_iter().enumerate() {
                     let name = format!("load-{}", i + 1);
-                    probe.read(&name, NodeId(from), NodeId(from), pause)?;
+                    probe.read(&name, NodeId(from), NodeId(from), usize::MAX, pause)?;
                 }
             }
             What::Pages => terminal.json(&pages(&machine, &probe)?)?,

@@ -26,7 +26,7 @@ use std::{io, thread};
 use serde::Serialize;
 use thiserror::Error;
 
-pub use chase::{Chase, write_cycle};
+pub use chase::{Chase, LINE_BYTES, write_cycle};
 pub use memory::Placed;
 pub use sample::Sample;
 

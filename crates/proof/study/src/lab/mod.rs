@@ -13,5 +13,5 @@ mod study;
 
 pub use evidence::Evidence;
 pub use judge::{CurveResult, FigureResult, Judged};
-pub use probe::{Marks, Probe, ProbeError};
+pub use probe::{Marks, Placement, Probe, ProbeError};
 pub use study::{Curve, Figure, Run, Study, StudyError, Term, Value};

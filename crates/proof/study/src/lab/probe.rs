@@ -6,12 +6,14 @@
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
+use std::str::FromStr;
 use std::sync::{Barrier, Mutex, PoisonError, RwLock};
-use std::{io, thread};
+use std::{fmt, io, thread};
 
 use numapilot_sys::mapping::Mapping;
 use numapilot_sys::mempolicy::{self, Mode};
-use numapilot_topology::measure::{Chase, write_cycle};
+use numapilot_sys::splitmix;
+use numapilot_topology::measure::{Chase, LINE_BYTES, write_cycle};
 use numapilot_topology::{CpuId, CpuSet, Machine, NodeId, NodeSet};
 use thiserror::Error;
 
@@ -38,6 +40,41 @@ pub enum ProbeError {
 
 fn system(what: &'static str) -> impl Fn(io::Error) -> ProbeError {
     move |cause| ProbeError::System { what, cause }
+}
+
+/// Where the arrays of [`Probe::triad`] are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Each on the node of the CPU that uses it.
+    Local,
+    /// All on one node.
+    Node(NodeId),
+    /// The pages of each on all nodes in turn.
+    Interleave,
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local => f.write_str("local"),
+            Self::Node(node) => write!(f, "{node}"),
+            Self::Interleave => f.write_str("interleave"),
+        }
+    }
+}
+
+impl FromStr for Placement {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "local" => Ok(Self::Local),
+            "interleave" => Ok(Self::Interleave),
+            _ => text.parse().map(|node| Self::Node(NodeId(node))).map_err(|_| {
+                format!("'{text}' is not a placement: give local, interleave or a node")
+            }),
+        }
+    }
 }
 
 /// Begins and ends regions of interest by name.
@@ -75,13 +112,114 @@ impl Probe<'_> {
         })
     }
 
-    /// All CPUs of `from` read memory of `to` in order, each its own part, with `pause` iterations
-    /// of an empty loop after every line: region NAME.
+    /// One CPU of `from` reads words of `to` at random; no address depends on a word that was read:
+    /// region `random-FROM-TO`.
     ///
     /// # Errors
     /// [`ProbeError`].
-    pub fn read(&self, name: &str, from: NodeId, to: NodeId, pause: u32) -> Result<(), ProbeError> {
-        let cpus = self.cpus(from)?;
+    pub fn random(&self, from: NodeId, to: NodeId, loads: usize) -> Result<(), ProbeError> {
+        let cpu = self.cpus(from)?[0];
+        let mut memory = self.memory(Mode::Bind, &[to].into_iter().collect())?;
+        memory.words_mut().fill(1);
+        let words = memory.words();
+        self.together(&[cpu], &format!("random-{from}-{to}"), |_| {
+            let (mut state, mut sum) = (0u64, 0u64);
+            for _ in 0..loads {
+                state = state.wrapping_add(splitmix::GAMMA);
+                let product = u128::from(splitmix::mix(state)) * words.len() as u128;
+                let index = usize::try_from(product >> 64).unwrap_or(0);
+                sum = sum.wrapping_add(words.get(index).copied().unwrap_or(0));
+            }
+            black_box(sum);
+        })
+    }
+
+    /// A CPU of `to` follows a cycle that a CPU of `from` has just written, in memory of `home`:
+    /// region `transfer-FROM-TO-HOME`. Its lines are to be in the cache of the CPU that wrote them,
+    /// so `bytes` must not exceed the cache.
+    ///
+    /// # Errors
+    /// [`ProbeError`].
+    pub fn transfer(
+        &self,
+        from: NodeId,
+        to: NodeId,
+        home: NodeId,
+        rounds: usize,
+    ) -> Result<(), ProbeError> {
+        let writer = self.cpus(from)?[0];
+        let only = ProbeError::Node { node: to, what: "has only the CPU that writes" };
+        let reader = self.cpus(to)?.into_iter().find(|cpu| *cpu != writer).ok_or(only)?;
+        let mut memory = self.memory(Mode::Bind, &[home].into_iter().collect())?;
+        let lines = memory.len() / LINE_BYTES;
+        let name = format!("transfer-{from}-{to}-{home}");
+        for _ in 0..rounds {
+            let written = Mutex::new(&mut memory);
+            self.together(&[writer], &format!("{name}-write"), |_| {
+                if let Ok(mut memory) = written.lock() {
+                    write_cycle(memory.words_mut(), 1);
+                }
+            })?;
+            self.together(&[reader], &name, |_| {
+                let mut chase = Chase::new(memory.words(), 0);
+                chase.follow(lines);
+                black_box(chase.at());
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The CPUs of `from` compute `a = b + 3 c` over arrays of their own (STREAM's triad): region
+    /// `triad-PLACEMENT`. All arrays together have `bytes`.
+    ///
+    /// # Errors
+    /// [`ProbeError`].
+    pub fn triad(&self, from: &NodeSet, placement: Placement) -> Result<(), ProbeError> {
+        let mut cpus = Vec::new();
+        let mut arrays = Vec::new();
+        for node in from.iter() {
+            let own = self.cpus(node)?;
+            cpus.extend(own.iter().map(|cpu| (*cpu, node)));
+        }
+        let each = self.bytes / cpus.len().max(1);
+        for (_, node) in &cpus {
+            let (mode, nodes) = match placement {
+                Placement::Local => (Mode::Bind, [*node].into_iter().collect()),
+                Placement::Node(home) => (Mode::Bind, [home].into_iter().collect()),
+                Placement::Interleave => (Mode::Interleave, self.machine.memory_nodes()),
+            };
+            let mut memory = Self::mapping(each, mode, &nodes)?;
+            memory.words_mut().fill(1);
+            arrays.push(Mutex::new(memory));
+        }
+        let cpus: Vec<CpuId> = cpus.into_iter().map(|(cpu, _)| cpu).collect();
+        self.together(&cpus, &format!("triad-{placement}"), |i| {
+            let Some(Ok(mut memory)) = arrays.get(i).map(Mutex::lock) else { return };
+            let words = memory.words_mut();
+            let array = words.len() / 3;
+            let (a, operands) = words.split_at_mut(array);
+            let (b, c) = operands.split_at(array);
+            for ((a, b), c) in a.iter_mut().zip(b).zip(c) {
+                *a = b.wrapping_add(c.wrapping_mul(3));
+            }
+        })
+    }
+
+    /// The first `most` CPUs of `from` read memory of `to` in order, each its own part, with `pause`
+    /// iterations of an empty loop after every line: region NAME.
+    ///
+    /// # Errors
+    /// [`ProbeError`].
+    pub fn read(
+        &self,
+        name: &str,
+        from: NodeId,
+        to: NodeId,
+        most: usize,
+        pause: u32,
+    ) -> Result<(), ProbeError> {
+        let mut cpus = self.cpus(from)?;
+        cpus.truncate(most.max(1));
         let mut memory = self.memory(Mode::Bind, &[to].into_iter().collect())?;
         memory.words_mut().fill(1);
         let words = memory.words();
@@ -144,7 +282,11 @@ impl Probe<'_> {
     }
 
     fn memory(&self, mode: Mode, nodes: &NodeSet) -> Result<Mapping, ProbeError> {
-        let mut memory = Mapping::anonymous(self.bytes).map_err(system("map memory"))?;
+        Self::mapping(self.bytes, mode, nodes)
+    }
+
+    fn mapping(bytes: usize, mode: Mode, nodes: &NodeSet) -> Result<Mapping, ProbeError> {
+        let mut memory = Mapping::anonymous(bytes).map_err(system("map memory"))?;
         mempolicy::bind(&memory, mode, nodes.as_words(), 0).map_err(system("place memory"))?;
         memory.advise(libc::MADV_HUGEPAGE).map_err(system("ask for huge pages"))?;
         Ok(memory)
@@ -203,4 +345,17 @@ const PAGE: usize = 4096;
 #[inline]
 fn spin_loop_once() {
     black_box(());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placements_are_read_as_they_are_printed() {
+        for text in ["local", "interleave", "7"] {
+            assert_eq!(text.parse::<Placement>().unwrap().to_string(), text);
+        }
+        assert!("near".parse::<Placement>().unwrap_err().contains("'near' is not a placement"));
+    }
 }
