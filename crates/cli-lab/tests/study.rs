@@ -294,6 +294,16 @@ fn kept_runs_of_the_lab_are_judged_again_and_a_miss_is_a_failure() {
     study(90.0, &["--json"]).code(1).stdout(contains("\"not-reproduced\""));
     let svg = study(95.0, &["--svg", "x.svg"]);
     svg.code(125).stderr(contains("no curve to draw"));
+    let errors = |more: &[&str]| {
+        let text = fs::read_to_string(place.path("s.toml")).unwrap();
+        fs::write(place.path("e.toml"), format!("errors = true\n{text}")).unwrap();
+        place.study(&[&["lab", "e.toml", "--keep", "."], more].concat()).assert().success()
+    };
+    errors(&["--markdown", "--svg", "x.svg"])
+        .stdout(contains("| A | f | 95.00 | 95.50 | +1 % |  |"))
+        .stdout(contains("| all | 1 | 1 % | 1 % | 1 % | 1 % | 1 | 1 | 1 |"));
+    assert!(fs::read_to_string(place.path("x.svg")).unwrap().contains("all (1)"));
+    errors(&["--json"]).stdout(contains("\"within_10\": 1"));
 }
 
 #[test]

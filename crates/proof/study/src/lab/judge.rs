@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
+use super::errors::Errors;
 use super::evidence::Evidence;
-use super::study::{Curve, Figure, Study};
+use super::study::{Curve, Figure, Measured, Reading, Study};
 use crate::verdict::Verdict;
 
 /// A curve that falls by less than this share counts as level, because latencies are rounded.
@@ -16,6 +17,9 @@ pub struct Judged {
     pub figures: Vec<FigureResult>,
     /// The curves, in the study's order.
     pub curves: Vec<CurveResult>,
+    /// How far the figures are off: those of each claim, and all; empty unless the study asks for
+    /// it.
+    pub errors: Vec<Errors>,
 }
 
 /// A figure with its verdict.
@@ -29,10 +33,20 @@ pub struct FigureResult {
     pub value: Option<f64>,
     /// The value from the source.
     pub expected: Option<f64>,
+    /// The name of the figure's own source.
+    pub source: Option<String>,
     /// The verdict.
     pub verdict: Verdict,
     /// Why there is no value, or a known reason for a difference.
     pub remark: Option<String>,
+}
+
+impl FigureResult {
+    /// The value by the expected one, less 1.
+    #[must_use]
+    pub fn error(&self) -> Option<f64> {
+        Some(self.value? / self.expected.filter(|expected| *expected != 0.0)? - 1.0)
+    }
 }
 
 /// A curve with its verdict.
@@ -58,15 +72,40 @@ impl Study {
     /// Compares the results with the expected values.
     #[must_use]
     pub fn judge(&self, evidence: &Evidence) -> Judged {
-        Judged {
-            figures: self.figures.iter().map(|figure| judge(figure, evidence)).collect(),
-            curves: self.curves.iter().map(|curve| draw(curve, evidence)).collect(),
-        }
+        let curves: Vec<CurveResult> =
+            self.curves.iter().map(|curve| draw(curve, evidence)).collect();
+        let figures: Vec<FigureResult> =
+            self.figures.iter().map(|figure| judge(figure, evidence, &curves)).collect();
+        let asked = figures.iter().filter(|_| self.errors);
+        let pairs: Vec<_> = asked.map(|figure| (figure.claim.as_str(), figure.error())).collect();
+        let errors = Errors::by_claim(&pairs);
+        Judged { figures, curves, errors }
     }
 }
 
-fn judge(figure: &Figure, evidence: &Evidence) -> FigureResult {
-    let (value, expected) = (evidence.term(&figure.value), evidence.value(&figure.expected));
+/// The height of a curve, or the reason why it is unknown.
+fn height(reading: &Reading, curves: &[CurveResult]) -> Result<f64, String> {
+    let curve = curves.iter().find(|curve| curve.name == reading.curve);
+    let curve = curve.ok_or_else(|| format!("there is no curve {}", reading.curve))?;
+    if let Some(missing) = curve.remark.as_ref().filter(|_| curve.points.is_empty()) {
+        return Err(missing.clone());
+    }
+    let mut points = curve.points.clone();
+    points.sort_by(|a, b| a[0].total_cmp(&b[0]));
+    let beside = points.windows(2).find(|pair| (pair[0][0]..=pair[1][0]).contains(&reading.at));
+    let Some(&[[x, y], [next_x, next_y]]) = beside.and_then(|pair| pair.first_chunk()) else {
+        return Err(format!("curve {} has no points around {}", reading.curve, reading.at));
+    };
+    let share = if next_x > x { (reading.at - x) / (next_x - x) } else { 0.0 };
+    Ok(y + share * (next_y - y))
+}
+
+fn judge(figure: &Figure, evidence: &Evidence, curves: &[CurveResult]) -> FigureResult {
+    let value = match &figure.value {
+        Measured::Term(term) => evidence.term(term),
+        Measured::Reading(reading) => height(reading, curves),
+    };
+    let expected = evidence.value(&figure.expected);
     let verdict = match (&value, &expected) {
         (Ok(value), Ok(expected)) => {
             let off = figure.tolerance.unwrap_or(0.0) * expected.abs();
@@ -88,6 +127,7 @@ fn judge(figure: &Figure, evidence: &Evidence) -> FigureResult {
         name: figure.name.clone(),
         value: value.ok(),
         expected: expected.ok(),
+        source: figure.source.clone(),
         verdict,
         remark: missing.or(figure.remark.clone().filter(|_| verdict != Verdict::Reproduced)),
     }
@@ -148,12 +188,16 @@ mod tests {
         y = { name = 'y', field = 'v', times = 2.0 }
     ";
 
-    fn judged(first: f64, second: f64) -> Judged {
+    fn measured(first: f64, second: f64) -> Evidence {
         let mut evidence = Evidence::default();
         let regions = json!([{"name": "all", "v": first}, {"name": "more", "v": second}]);
         evidence.counted.insert("r".to_owned(), json!({ "regions": regions }));
         evidence.machines.insert("m".to_owned(), json!({"latency_ns": [100.0]}));
-        Study::parse(STUDY).unwrap().judge(&evidence)
+        evidence
+    }
+
+    fn judged(first: f64, second: f64) -> Judged {
+        Study::parse(STUDY).unwrap().judge(&measured(first, second))
     }
 
     #[test]
@@ -168,6 +212,31 @@ mod tests {
         assert_eq!(nothing.figures[0].verdict, Verdict::NotRunHere);
         assert_eq!(nothing.figures[0].remark.as_deref(), Some("run r was not made"));
         assert_eq!(nothing.curves[0].verdict, Verdict::NotRunHere);
+    }
+
+    #[test]
+    fn a_curve_is_read_between_its_points() {
+        let figure = |at: f64| {
+            let text = STUDY
+                .replace("{ run = 'r', field = 'v' }", &format!("{{ curve = 'c', at = {at:?} }}"));
+            Study::parse(&text).unwrap().judge(&measured(10.0, 30.0)).figures.remove(0)
+        };
+        // The points are (10, 20) and (30, 60).
+        assert_eq!(figure(10.0).value, Some(20.0));
+        assert_eq!(figure(15.0).value, Some(30.0));
+        assert_eq!(figure(15.0).error(), Some(-0.7));
+        assert_eq!(figure(31.0).value, None);
+        assert_eq!(figure(31.0).remark.as_deref(), Some("curve c has no points around 31"));
+    }
+
+    #[test]
+    fn errors_are_distributed_only_for_studies_that_ask() {
+        assert!(judged(91.0, 0.0).errors.is_empty());
+        let text = format!("errors = true\n{STUDY}");
+        let errors = Study::parse(&text).unwrap().judge(&measured(91.0, 0.0)).errors;
+        assert_eq!(errors.len(), 2);
+        assert_eq!((errors[0].claim.as_deref(), errors[0].figures), (Some("A"), 1));
+        assert!((errors[1].median - 0.09).abs() < 1e-12, "{errors:?}");
     }
 
     #[test]

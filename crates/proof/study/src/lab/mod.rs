@@ -6,12 +6,14 @@
 //!                                  guest: any program, or a Probe            -> verdicts
 //! ```
 
+mod errors;
 mod evidence;
 mod judge;
 mod probe;
 mod study;
 
+pub use errors::Errors;
 pub use evidence::Evidence;
 pub use judge::{CurveResult, FigureResult, Judged};
 pub use probe::{Marks, Placement, Probe, ProbeError};
-pub use study::{Curve, Figure, Run, Study, StudyError, Term, Value};
+pub use study::{Curve, Figure, Measured, Reading, Run, Study, StudyError, Term, Value};

@@ -1,6 +1,6 @@
 //! The definition of a lab study, a TOML file: `studies/*.toml`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use numapilot_topology::toml_text::{self, SyntaxError};
 use serde::Deserialize;
@@ -18,6 +18,12 @@ pub struct Study {
     pub title: String,
     /// The source of the expected values.
     pub source: String,
+    /// Sources of single figures, by the names under which figures refer to them.
+    #[serde(default)]
+    pub sources: BTreeMap<String, String>,
+    /// Whether the distribution of the figures' errors is a result, too.
+    #[serde(default)]
+    pub errors: bool,
     /// Programs to run, in this order.
     pub runs: Vec<Run>,
     /// The figures to compare.
@@ -52,9 +58,11 @@ pub struct Figure {
     /// The name.
     pub name: String,
     /// The value, computed from the runs.
-    pub value: Term,
+    pub value: Measured,
     /// The value from the source.
     pub expected: Value,
+    /// The name of its own source.
+    pub source: Option<String>,
     /// The figure is reproduced within this share of the expected value.
     pub tolerance: Option<f64>,
     /// The figure is reproduced between these values, instead of a tolerance.
@@ -96,6 +104,26 @@ pub struct Axis {
     /// Factor from the field's unit to that of the axis.
     #[serde(default = "one")]
     pub times: f64,
+}
+
+/// Where the value of a figure comes from.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Measured {
+    /// A number from a run.
+    Term(Term),
+    /// The height of a curve.
+    Reading(Reading),
+}
+
+/// The height of a curve between two of its points, which a straight line joins.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reading {
+    /// The curve's name.
+    pub curve: String,
+    /// The place on its horizontal axis.
+    pub at: f64,
 }
 
 /// A number or its source.
@@ -156,6 +184,16 @@ pub enum StudyError {
     /// A figure needs a tolerance or a band.
     #[error("'{0}' needs a tolerance or a band")]
     Measure(String),
+    /// A figure refers to a curve or a source that does not exist.
+    #[error("'{figure}' refers to {kind} '{name}', which the study does not have")]
+    Unknown {
+        /// The figure.
+        figure: String,
+        /// What it refers to.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
 }
 
 impl Study {
@@ -189,6 +227,18 @@ impl Study {
                 }
                 term.run.iter().chain(&term.output).try_for_each(|r| known(&figure.name, r))?;
             }
+            let unknown = |kind, name: &String| {
+                Err(StudyError::Unknown { figure: figure.name.clone(), kind, name: name.clone() })
+            };
+            if let Measured::Reading(reading) = &figure.value
+                && !study.curves.iter().any(|curve| curve.name == reading.curve)
+            {
+                return unknown("curve", &reading.curve);
+            }
+            if let Some(source) = figure.source.as_ref().filter(|s| !study.sources.contains_key(*s))
+            {
+                return unknown("source", source);
+            }
             if figure.tolerance.is_some() == figure.band.is_some() {
                 return Err(StudyError::Measure(figure.name.clone()));
             }
@@ -213,7 +263,10 @@ impl Study {
 impl Figure {
     /// All terms of the value.
     fn terms(&self) -> Vec<&Term> {
-        let mut terms = vec![&self.value];
+        let mut terms = Vec::new();
+        if let Measured::Term(term) = &self.value {
+            terms.push(term);
+        }
         if let Value::Term(term) = &self.expected {
             terms.push(term);
         }
@@ -230,12 +283,29 @@ impl Figure {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_topology::description::Description;
+
     use super::*;
 
     #[test]
     fn the_study_of_the_binary_is_whole() {
         let study = Study::standard().unwrap();
         assert!(!study.runs.is_empty() && !study.figures.is_empty());
+    }
+
+    #[test]
+    fn the_held_out_study_and_its_machines_are_whole() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../..");
+        let read = |path: &str| std::fs::read_to_string(format!("{root}/{path}")).unwrap();
+        let study = Study::parse(&read("studies/held-out.toml")).unwrap();
+        assert!(study.errors && study.figures.iter().all(|figure| figure.source.is_some()));
+        let machines = study.machines();
+        for machine in &machines {
+            let description = Description::parse(&read(machine)).unwrap();
+            assert!(description.lab.is_some(), "{machine}");
+        }
+        let files = std::fs::read_dir(format!("{root}/studies/held-out")).unwrap();
+        assert_eq!(files.count(), machines.len(), "each description is used");
     }
 
     #[test]
@@ -256,5 +326,8 @@ mod tests {
         let over = "{ run = 'a', field = 'x', over = { output = 'c', field = 'y' } }";
         assert!(error(&figure(over, band)).contains("run 'c'"));
         assert!(error(&figure("{ run = 'a', field = 'x' }", "")).contains("a tolerance or a band"));
+        assert!(error(&figure("{ curve = 'c', at = 1.0 }", band)).contains("refers to curve 'c'"));
+        let sourced = format!("{band}\nsource = 's'");
+        assert!(error(&figure("{ run = 'a', field = 'x' }", &sourced)).contains("to source 's'"));
     }
 }

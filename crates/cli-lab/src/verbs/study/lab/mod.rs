@@ -2,6 +2,7 @@
 //! machines' descriptions.
 
 mod args;
+mod markdown;
 mod run;
 mod svg;
 mod text;

@@ -1,5 +1,6 @@
 //! Makes the runs of a lab study, and compares their results.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -21,7 +22,7 @@ use serde::Serialize;
 
 use super::super::LONGEST;
 use super::args::Args;
-use super::{svg, text};
+use super::{markdown, svg, text};
 use crate::{child, programs};
 
 /// Placeholder for numapilot's executable in a study's commands.
@@ -32,6 +33,7 @@ const SELF: &str = "{numapilot}";
 struct Json<'a> {
     title: &'a str,
     source: &'a str,
+    sources: &'a BTreeMap<String, String>,
     runs: Vec<RunJson<'a>>,
     #[serde(flatten)]
     judged: &'a Judged,
@@ -57,7 +59,7 @@ impl Args {
             }
         }
         if let Some(path) = &self.svg {
-            if study.curves.is_empty() {
+            if study.curves.is_empty() && !study.errors {
                 bail!("the study has no curve to draw; leave out --svg");
             }
             file::check(path, Existing::Replace)?;
@@ -87,8 +89,13 @@ impl Args {
             made.with_context(|| format!("run {}", run.name))?;
         }
         let judged = study.judge(&evidence);
-        if let (Some(path), Some(curve)) = (&self.svg, judged.curves.first()) {
-            file::put(path, &svg::draw(curve), Existing::Replace)?;
+        if let Some(path) = &self.svg {
+            let picture = match judged.curves.first() {
+                _ if study.errors => svg::distribution(&study.title, &judged.errors),
+                Some(curve) => svg::draw(curve),
+                None => bail!("the study has no curve to draw; leave out --svg"),
+            };
+            file::put(path, &picture, Existing::Replace)?;
         }
         if self.json {
             let commands = study.runs.iter().map(|run| RunJson {
@@ -98,9 +105,12 @@ impl Args {
             terminal.json(&Json {
                 title: &study.title,
                 source: &study.source,
+                sources: &study.sources,
                 runs: commands.collect(),
                 judged: &judged,
             })?;
+        } else if self.markdown {
+            terminal.out().write_all(markdown::tables(&study, &judged).as_bytes())?;
         } else {
             terminal.out().write_all(text::tables(&study, &judged).as_bytes())?;
         }
