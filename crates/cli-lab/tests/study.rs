@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
+use numapilot_test_kit::wait_until;
 use predicates::prelude::*;
 use predicates::str::contains;
 use tempfile::TempDir;
@@ -213,7 +214,8 @@ fn ctrl_c_ends_all_trials_of_emulated_machines() {
     assert_eq!(place.trials(), 0);
     for name in ["1.0", "2.0"] {
         let pid = fs::read_to_string(place.path(name)).unwrap();
-        assert!(!PathBuf::from("/proc").join(pid.trim()).exists(), "{name} is still there");
+        let process = PathBuf::from("/proc").join(pid.trim());
+        wait_until(&format!("{name} is still there"), || !process.exists());
     }
 }
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use numapilot_test_kit::wait_until;
+
 use super::*;
 use crate::experiment::Outcome;
 use crate::experiment::tests::{TINY, tiny};
@@ -188,7 +190,8 @@ fn an_error_ends_all_that_runs() {
     let ended = start(&[lab("L1", &script)], &AtomicBool::new(false), &[], &mut full);
     assert!(matches!(ended, Err(RunError::Io { .. })), "{ended:?}");
     let pid = fs::read_to_string(pid).unwrap();
-    assert!(!Path::new("/proc").join(pid.trim()).exists());
+    // It has got its signal; its parent, which has ended as well, does not wait for it.
+    wait_until("it lives on", || !Path::new("/proc").join(pid.trim()).exists());
 }
 
 #[test]
