@@ -55,7 +55,7 @@ impl ServeArgs {
         let separator = if load.is_empty() || load.ends_with('\n') { "" } else { "\n" };
         let line = server.line()?;
         let mut out = terminal.out();
-        write!(out, "{load}{separator}{line}\n")
+        writeln!(out, "{load}{separator}{line}")
             .and_then(|()| out.flush())
             .context("cannot write the output of the load")?;
         Ok(ExitCode::SUCCESS)
