@@ -22,6 +22,7 @@ mod perf_area;
 pub mod prctl;
 pub mod prefetch;
 pub mod process;
+pub mod remote;
 pub mod ring;
 pub mod sampling;
 pub mod shared;

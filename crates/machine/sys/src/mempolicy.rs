@@ -60,11 +60,15 @@ pub const MF_MOVE_ALL: u32 = 4;
 /// Mask pointer and bit count for the kernel. The count is one too high, because the kernel
 /// decrements `maxnode` before it uses it.
 fn raw_mask(nodes: &[u64]) -> (*const u64, usize) {
-    if nodes.iter().all(|w| *w == 0) {
-        (std::ptr::null(), 0)
-    } else {
-        (nodes.as_ptr(), nodes.len() * 64 + 1)
+    match raw_count(nodes) {
+        0 => (std::ptr::null(), 0),
+        bits => (nodes.as_ptr(), bits),
     }
+}
+
+/// The bit count for the kernel; 0 without nodes.
+pub(crate) fn raw_count(nodes: &[u64]) -> usize {
+    if nodes.iter().all(|word| *word == 0) { 0 } else { nodes.len() * 64 + 1 }
 }
 
 /// Sets the policy of the calling thread, which is inherited over fork and exec.

@@ -24,7 +24,28 @@ pub enum ThpSwitch {
 }
 
 /// `PR_THP_DISABLE_EXCEPT_ADVISED`.
-const EXCEPT_ADVISED: libc::c_ulong = 1 << 1;
+const EXCEPT_ADVISED: u64 = 1 << 1;
+
+impl ThpSwitch {
+    /// The arguments of `PR_SET_THP_DISABLE`: whether to disable, and the flags.
+    pub(crate) fn raw(self) -> (bool, u64) {
+        match self {
+            Self::Enabled => (false, 0),
+            Self::ExceptAdvised => (true, EXCEPT_ADVISED),
+            Self::Disabled => (true, 0),
+        }
+    }
+
+    /// What `PR_GET_THP_DISABLE` returns.
+    pub(crate) fn of_raw(raw: u64) -> Self {
+        match raw {
+            0 => Self::Enabled,
+            1 => Self::Disabled,
+            // Bit 1 is EXCEPT_ADVISED, the only flag.
+            _ => Self::ExceptAdvised,
+        }
+    }
+}
 
 /// Sets the switch of the caller and its future children.
 ///
@@ -32,11 +53,7 @@ const EXCEPT_ADVISED: libc::c_ulong = 1 << 1;
 /// `EINVAL` for [`ThpSwitch::ExceptAdvised`] before Linux 6.18; `EPERM`, `ENOSYS` or
 /// `EINVAL` under a seccomp filter.
 pub fn set_thp_switch(switch: ThpSwitch) -> io::Result<()> {
-    let (disable, flags) = match switch {
-        ThpSwitch::Enabled => (false, 0),
-        ThpSwitch::ExceptAdvised => (true, EXCEPT_ADVISED),
-        ThpSwitch::Disabled => (true, 0),
-    };
+    let (disable, flags) = switch.raw();
     // SAFETY: PR_SET_THP_DISABLE takes integers only; the unused ones must be 0.
     check(libc::c_long::from(unsafe {
         libc::prctl(libc::PR_SET_THP_DISABLE, libc::c_ulong::from(disable), flags, 0, 0)
@@ -50,14 +67,8 @@ pub fn set_thp_switch(switch: ThpSwitch) -> io::Result<()> {
 /// `EPERM`, `ENOSYS` or `EINVAL` under a seccomp filter.
 pub fn thp_switch() -> io::Result<ThpSwitch> {
     // SAFETY: PR_GET_THP_DISABLE takes no argument; the unused ones must be 0.
-    check(libc::c_long::from(unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0, 0, 0, 0) })).map(
-        |raw| match raw {
-            0 => ThpSwitch::Enabled,
-            1 => ThpSwitch::Disabled,
-            // Bit 1 is EXCEPT_ADVISED, the only flag.
-            _ => ThpSwitch::ExceptAdvised,
-        },
-    )
+    check(libc::c_long::from(unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0, 0, 0, 0) }))
+        .map(|raw| ThpSwitch::of_raw(raw.cast_unsigned()))
 }
 
 /// Makes this process, instead of init, the parent of descendants whose parent ends
