@@ -146,6 +146,14 @@ pub enum PlaceError {
          copy or link the library to a path without them", .0.display()
     )]
     Unpreloadable(PathBuf),
+    /// A setting of a program that runs cannot be changed.
+    #[error("{setting} cannot be changed while the program runs: {cause}")]
+    Live {
+        /// The setting, with its thread.
+        setting: String,
+        /// The cause, with the remedy.
+        cause: String,
+    },
     /// The plan has notes, under `strict`.
     #[error("part of the plan is impossible, and strict was requested: {}", list(.0))]
     Strict(Vec<Note>),

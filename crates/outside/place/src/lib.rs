@@ -24,6 +24,7 @@ mod explain;
 pub mod export;
 pub mod guard;
 pub mod huge_pages;
+pub mod live;
 mod locked_directory;
 mod managed;
 mod note;

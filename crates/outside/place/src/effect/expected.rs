@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use numapilot_sys::mempolicy::{self, Mode};
 use numapilot_topology::{CpuSet, NodeSet};
 
-use crate::prepare::memory::mode_name;
+use crate::prepare::memory::{FLAGS, mode_name};
 use crate::{NumaBalancing, Thp};
 
 /// The settings of a prepared command that are visible in the running program.
@@ -48,6 +48,22 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
+    /// The policy of a step between fork and exec.
+    pub fn of_step(mode: Mode, flags: i32, nodes: &[u64]) -> Self {
+        Self { mode, flags, nodes: NodeSet::from_words(nodes) }
+    }
+
+    /// What get_mempolicy(2) returns; `None` for a mode that is not known here.
+    pub fn of_raw(raw: i32, nodes: &[u64]) -> Option<Self> {
+        let nodes = NodeSet::from_words(nodes);
+        let mode = match Mode::from_raw(raw & !FLAGS)? {
+            // Linux before 5.12 has no mode of its own for it.
+            Mode::Preferred if nodes.is_empty() => Mode::Local,
+            mode => mode,
+        };
+        Some(Self { mode, flags: raw & FLAGS, nodes })
+    }
+
     /// `bind=balancing:0-1`, in the format of `mpol_to_str` in mm/mempolicy.c.
     pub fn text(&self) -> String {
         let mut text = match self.mode {

@@ -1,6 +1,6 @@
 //! The settings that should be visible in the running program.
 
-use numapilot_topology::{CpuSet, NodeSet};
+use numapilot_topology::CpuSet;
 
 use super::Prepared;
 use crate::effect::{Expected, Item, Policy};
@@ -12,8 +12,7 @@ pub(super) fn expected_effects(plan: &Plan, prepared: &Prepared, malloc: Option<
     let mut items = Vec::new();
     let noted = |subject: &str| prepared.notes.iter().any(|note| note.subject == subject);
     if let Some((mode, flags, nodes)) = &prepared.steps.memory {
-        let nodes = NodeSet::from_words(nodes);
-        items.push(Item::Memory(Policy { mode: *mode, flags: *flags, nodes }));
+        items.push(Item::Memory(Policy::of_step(*mode, *flags, nodes)));
     }
     if let Some(cpus) = &prepared.steps.cpus {
         items.push(Item::Cpus(CpuSet::from_words(cpus)));

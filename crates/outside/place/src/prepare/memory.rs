@@ -39,7 +39,7 @@ impl Prepared {
 }
 
 /// All flags of a mode.
-const FLAGS: i32 =
+pub(crate) const FLAGS: i32 =
     mempolicy::F_STATIC_NODES | mempolicy::F_RELATIVE_NODES | mempolicy::F_NUMA_BALANCING;
 
 const NO_EFFECT: &str = "it was accepted but has no effect (get_mempolicy shows another policy)";

@@ -226,7 +226,7 @@ impl Prepared {
         &self.settings
     }
 
-    fn program(&self) -> String {
+    pub(crate) fn program(&self) -> String {
         self.words[0].to_string_lossy().into_owned()
     }
 

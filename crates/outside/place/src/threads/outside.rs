@@ -54,6 +54,12 @@ impl OutsideProcesses {
         Self { tree: Tree::of_child_with(program, orphans), known: HashMap::new(), occupancy }
     }
 
+    /// The processes of a program that runs without the library.
+    pub fn of_running(program: i32, orphans: Orphans) -> Self {
+        let tree = Tree::of_child_with(program, orphans);
+        Self { tree, known: HashMap::new(), occupancy: None }
+    }
+
     /// Whether any process was running at the last look.
     pub fn runs(&self) -> bool {
         self.tree.runs()

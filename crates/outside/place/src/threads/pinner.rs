@@ -122,6 +122,26 @@ impl Pinner {
         }
     }
 
+    /// Forgets all placed threads, and returns them.
+    pub fn release(&mut self) -> Vec<i32> {
+        self.occupancy.clear();
+        let mut released = Vec::new();
+        for known in self.processes.values_mut() {
+            known.retain(|tid, place| {
+                let is_placed = matches!(place, Place::On(_));
+                released.extend(is_placed.then_some(*tid));
+                !is_placed
+            });
+        }
+        released
+    }
+
+    /// Whether a thread that is not placed has the CPU of a placed one, which created it.
+    pub fn has_inherited(&self, process: i32, seen: &Seen) -> bool {
+        let known = self.processes.get(&process).and_then(|known| known.get(&seen.tid));
+        known.is_none() && only(&seen.affinity).is_some_and(|cpu| self.all.contains(cpu))
+    }
+
     /// Notes that the process has ended.
     pub fn end(&mut self, process: i32) {
         for place in self.processes.remove(&process).unwrap_or_default().into_values() {
@@ -185,6 +205,19 @@ mod tests {
         assert_eq!(orders, [Order::Pin(3, CpuId(1))]);
         // A child process of a placed thread first counts its CPUs.
         assert_eq!(pinner.decide(9, &[seen(9, "4")]), [Order::Free(9)]);
+    }
+
+    #[test]
+    fn released_threads_are_those_that_were_placed() {
+        let mut pinner = pinner();
+        pinner.decide(1, &[seen(1, "0-7"), seen(2, "0-7"), seen(3, "6")]);
+        assert_eq!(pinner.release(), [1, 2]);
+        // Created by the second one; chosen by the program.
+        assert!(pinner.has_inherited(1, &seen(4, "4")));
+        assert!(!pinner.has_inherited(1, &seen(3, "6")));
+        // They are placed anew, from the first CPU on.
+        let orders = pinner.decide(1, &[seen(1, "0-7"), seen(2, "0-7"), seen(3, "6")]);
+        assert_eq!(orders, [Order::Pin(1, CpuId(0)), Order::Pin(2, CpuId(4))]);
     }
 
     #[test]

@@ -11,12 +11,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use numapilot_observe::Orphans;
 use numapilot_sys::affinity;
 use numapilot_topology::{CpuId, CpuSet};
 
 use super::outcome::Outcome;
 use super::outside::OutsideProcesses;
-use super::pinner::{Order, Pinner};
+use super::pinner::{Order, Pinner, Seen};
 use crate::check_proc;
 
 /// Time before the first look. Loading a program takes about that long. A program that ends earlier
@@ -35,7 +36,7 @@ const FULL: Duration = Duration::from_secs(1);
 /// The watching thread. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Watcher {
-    stop: Option<Sender<()>>,
+    stop: Option<Sender<Release>>,
     thread: Option<JoinHandle<Outcome>>,
 }
 
@@ -46,14 +47,37 @@ impl Watcher {
     /// # Errors
     /// If no thread can be created, or `/proc` shows another PID namespace.
     pub fn start(program: i32, order: Vec<CpuId>, occupancy: Option<PathBuf>) -> io::Result<Self> {
+        Self::watching(OutsideProcesses::new(program, occupancy), order)
+    }
+
+    /// Watches a program that runs without the library. `orphans` tells which of its processes are
+    /// recognised after they have lost their parent.
+    ///
+    /// # Errors
+    /// As [`Watcher::start`].
+    pub fn of_running(program: i32, order: Vec<CpuId>, orphans: Orphans) -> io::Result<Self> {
+        Self::watching(OutsideProcesses::of_running(program, orphans), order)
+    }
+
+    fn watching(processes: OutsideProcesses, order: Vec<CpuId>) -> io::Result<Self> {
         // The ids would belong to other processes there.
         check_proc().map_err(io::Error::other)?;
         let (stop, stopped) = channel();
-        let processes = OutsideProcesses::new(program, occupancy);
         let thread = thread::Builder::new()
             .name("watch-threads".to_owned())
             .spawn(move || watch(processes, order, &stopped))?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Ends the watching, and lets the placed threads run on all CPUs of the order again. Returns its
+    /// result.
+    #[must_use]
+    pub fn release(self) -> Outcome {
+        if let Some(stop) = &self.stop {
+            // If the program has ended, nobody receives it, and there are no threads.
+            let _ = stop.send(Release);
+        }
+        self.finish()
     }
 
     /// Ends the watching. Returns its result.
@@ -63,6 +87,10 @@ impl Watcher {
         self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
     }
 }
+
+/// Asks to let the placed threads run on all CPUs.
+#[derive(Debug)]
+struct Release;
 
 impl Drop for Watcher {
     fn drop(&mut self) {
@@ -74,12 +102,24 @@ impl Drop for Watcher {
     }
 }
 
-fn watch(mut processes: OutsideProcesses, order: Vec<CpuId>, stopped: &Receiver<()>) -> Outcome {
+fn watch(
+    mut processes: OutsideProcesses,
+    order: Vec<CpuId>,
+    stopped: &Receiver<Release>,
+) -> Outcome {
     let all: CpuSet = order.iter().copied().collect();
     let mut pinner = Pinner::new(order);
     let (mut pause, mut last_full, mut needed) = (SHORTEST, None::<Instant>, true);
     let mut rest = FIRST;
-    while processes.runs() && stopped.recv_timeout(rest) == Err(RecvTimeoutError::Timeout) {
+    while processes.runs() {
+        match stopped.recv_timeout(rest) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+            Ok(Release) => {
+                release(&mut processes, &mut pinner, &all);
+                break;
+            }
+        }
         let start = Instant::now();
         let news = processes.has_new_tasks();
         let full = last_full.is_none_or(|last| last.elapsed() >= FULL);
@@ -96,6 +136,19 @@ fn watch(mut processes: OutsideProcesses, order: Vec<CpuId>, stopped: &Receiver<
     }
     let Pinner { placed, pins_itself, refused, .. } = pinner;
     Outcome { placed, pins_itself, refused, ..Outcome::default() }
+}
+
+/// Lets all placed threads run on all CPUs, and those that they have created meanwhile.
+fn release(processes: &mut OutsideProcesses, pinner: &mut Pinner, all: &CpuSet) {
+    place_new_threads(processes, pinner, all);
+    // An error is ignored: the thread may have ended.
+    let free = |tid: i32| drop(affinity::set(tid, all.as_words()));
+    pinner.release().into_iter().for_each(free);
+    processes.refresh();
+    for (process, threads) in processes.threads_to_place() {
+        let has_inherited = |seen: &&Seen| pinner.has_inherited(process, seen);
+        threads.iter().filter(has_inherited).for_each(|seen| free(seen.tid));
+    }
 }
 
 /// Places new threads. Returns whether any process needs placing from outside.

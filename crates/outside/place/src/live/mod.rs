@@ -1,0 +1,253 @@
+//! Changes the plan of a program that runs: the CPUs, memory policy and huge pages of its threads,
+//! and machine-wide settings.
+//!
+//! ```text
+//!  Live::of(program) --change(prepared)--> Window: machine-wide settings, placed threads
+//!        ^                                   |
+//!        '------------- next plan <--end()---'
+//! ```
+//!
+//! The memory policy and huge pages apply to memory that the program touches after the change: the
+//! memory that it has stays where it is. A thread or process that is created later inherits them.
+//! A thread that has set its own affinity or policy is left alone.
+
+mod obstacle;
+mod threads;
+
+use std::io;
+
+use numapilot_observe::{Orphans, Tree};
+use numapilot_sys::prctl::{self, ThpSwitch};
+use numapilot_sys::{affinity, mempolicy};
+use numapilot_topology::CpuSet;
+
+pub use obstacle::obstacle;
+
+use crate::effect::Policy;
+use crate::prepare::Prepared;
+use crate::running::Running;
+use crate::settings_journal::{Held, SettingsJournal};
+use crate::threads::{Outcome, Watcher};
+use crate::{Note, PlaceError};
+
+/// A program that runs, and what applies to it.
+#[derive(Debug)]
+pub struct Live {
+    program: i32,
+    orphans: Orphans,
+    tree: Tree,
+    /// What it was started with.
+    start: State,
+    /// What applies now; `None` after a change that failed.
+    now: Option<State>,
+    /// The CPUs that threads had by this process: a thread with others has set them itself.
+    cpus: Vec<CpuSet>,
+    /// The same of policies.
+    policies: Vec<Policy>,
+    /// Number of threads that have set their policy themselves.
+    own_policy: usize,
+}
+
+/// Settings of threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct State {
+    cpus: CpuSet,
+    policy: Policy,
+    thp: Option<ThpSwitch>,
+}
+
+/// The time during which a plan applies. If it is dropped, machine-wide settings are restored, and
+/// threads keep their CPUs.
+#[derive(Debug)]
+pub struct Window {
+    held: Option<Held>,
+    watcher: Option<Watcher>,
+    own_policy: usize,
+}
+
+impl Live {
+    /// A program that was started by this process, from `prepared`, and not waited for. `orphans`
+    /// tells which of its processes are recognised after they have lost their parent.
+    ///
+    /// # Errors
+    /// The settings of this process, which the program has inherited, cannot be read.
+    pub fn of(
+        program: &Running,
+        prepared: &Prepared,
+        orphans: Orphans,
+    ) -> Result<Self, PlaceError> {
+        let cpus = match &prepared.steps.cpus {
+            Some(words) => words.clone(),
+            None => affinity::get(0).map_err(|error| inherited("CPUs", &error))?,
+        };
+        let policy = match &prepared.steps.memory {
+            Some((mode, flags, nodes)) => Policy::of_step(*mode, *flags, nodes),
+            None => {
+                let raw = mempolicy::get_mempolicy();
+                let (mode, nodes) = raw.map_err(|error| inherited("memory policy", &error))?;
+                let unknown = || io::Error::other(format!("the kernel's mode {mode} is unknown"));
+                Policy::of_raw(mode, &nodes)
+                    .ok_or_else(|| inherited("memory policy", &unknown()))?
+            }
+        };
+        // What a kernel or filter does not tell is left as it is.
+        let thp = prepared.steps.thp.or_else(|| prctl::thp_switch().ok());
+        let start = State { cpus: CpuSet::from_words(&cpus), policy: policy.clone(), thp };
+        Ok(Self {
+            program: program.pid(),
+            tree: Tree::of_child_with(program.pid(), orphans.clone()),
+            orphans,
+            cpus: vec![start.cpus.clone()],
+            now: Some(start.clone()),
+            start,
+            policies: vec![policy],
+            own_policy: 0,
+        })
+    }
+
+    /// Applies the settings of `prepared`, in place of those that apply now. What it leaves open is
+    /// as at the start of the program.
+    ///
+    /// # Errors
+    /// [`PlaceError`] for the first setting that cannot be changed, or that reads back otherwise.
+    /// Then a part of the plan may apply.
+    pub fn change(&mut self, prepared: &Prepared) -> Result<Window, PlaceError> {
+        let held = match prepared.machine_wide() {
+            [] => None,
+            settings => SettingsJournal::system()?.acquire(settings, &prepared.program())?,
+        };
+        let steps = &prepared.steps;
+        let wanted = State {
+            cpus: match &steps.cpus {
+                Some(words) => CpuSet::from_words(words),
+                None => self.start.cpus.clone(),
+            },
+            policy: match &steps.memory {
+                Some((mode, flags, nodes)) => Policy::of_step(*mode, *flags, nodes),
+                None => self.start.policy.clone(),
+            },
+            thp: steps.thp.or(self.start.thp),
+        };
+        self.change_threads(&wanted)?;
+        let watch = |order: &[_]| {
+            Watcher::of_running(self.program, order.to_vec(), self.orphans.clone()).map_err(
+                |error| PlaceError::Live {
+                    setting: "threads".to_owned(),
+                    cause: error.to_string(),
+                },
+            )
+        };
+        let placement = prepared.placement.as_ref();
+        let watcher = placement.map(|placement| watch(placement.order())).transpose()?;
+        Ok(Window { held, watcher, own_policy: self.own_policy })
+    }
+}
+
+impl Window {
+    /// Ends the time of the plan: restores machine-wide settings, and lets placed threads run on
+    /// all CPUs of their order. Returns what had no effect.
+    #[must_use]
+    pub fn end(self) -> Vec<Note> {
+        let Self { held, watcher, own_policy } = self;
+        drop(held);
+        let threads = watcher.map(Watcher::release);
+        let mut notes: Vec<Note> = threads.as_ref().map(Outcome::notes).unwrap_or_default();
+        if own_policy > 0 {
+            notes.push(Note::new(
+                "memory",
+                format!(
+                    "{own_policy} threads of the program have set a memory policy themselves; \
+                     numapilot left these alone"
+                ),
+                "use the program's own setting for its memory",
+            ));
+        }
+        notes
+    }
+}
+
+fn inherited(setting: &str, error: &io::Error) -> PlaceError {
+    PlaceError::Live {
+        setting: setting.to_owned(),
+        cause: format!(
+            "that of this process, which the program has inherited, is not known: {error}"
+        ),
+    }
+}
+
+#[cfg(test)]
+#[cfg(target_arch = "x86_64")]
+mod tests {
+    use std::process::Stdio;
+
+    use numapilot_sys::mempolicy::Mode;
+    use numapilot_sys::remote;
+
+    use super::*;
+    use crate::{MemoryMode, MemoryPolicy, Options, Plan, Thp, prepare};
+
+    fn policy_of(tid: i32) -> Policy {
+        let (mode, nodes) = remote::within(tid, |thread| thread.mempolicy()).unwrap();
+        Policy::of_raw(mode, &nodes).unwrap()
+    }
+
+    fn silent(command: &mut std::process::Command) {
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+    }
+
+    fn has_thp(pid: i32) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        status.contains("THP_enabled:\t1")
+    }
+
+    #[test]
+    fn a_plan_applies_to_every_process_until_the_next_one() {
+        let machine = numapilot_topology::read(std::path::Path::new("/")).unwrap();
+        let command = ["sh", "-c", "sleep 600; true"].map(Into::into);
+        let prepared = |plan: &Plan| {
+            let options = Options { new_group: true, ..Options::default() };
+            prepare(plan, &machine, &command, &options).unwrap()
+        };
+        let default = prepared(&Plan::default());
+        let running = default.spawn(silent).unwrap();
+        let mut live = Live::of(&running, &default, Orphans::Ignored).unwrap();
+        let all = |live: &mut Live| {
+            live.tree.refresh();
+            live.tree.pids().collect::<Vec<_>>()
+        };
+        numapilot_test_kit::wait_until("the shell has no child", || all(&mut live).len() == 2);
+        let memory = MemoryPolicy { mode: MemoryMode::Local, ..MemoryPolicy::default() };
+        let plan = Plan { memory, thp: Thp::Never, ..Plan::default() };
+        let window = live.change(&prepared(&plan)).unwrap();
+        for pid in all(&mut live) {
+            assert_eq!((policy_of(pid).mode, has_thp(pid)), (Mode::Local, false));
+        }
+        assert!(window.end().is_empty());
+        let window = live.change(&default).unwrap();
+        for pid in all(&mut live) {
+            assert_eq!((policy_of(pid), has_thp(pid)), (live.start.policy.clone(), true));
+        }
+        assert!(window.end().is_empty());
+    }
+
+    #[test]
+    fn a_policy_that_the_program_has_set_is_left_alone() {
+        let machine = numapilot_topology::read(std::path::Path::new("/")).unwrap();
+        let command = ["sleep", "600"].map(Into::into);
+        let prepared =
+            |plan: &Plan| prepare(plan, &machine, &command, &Options::default()).unwrap();
+        let default = prepared(&Plan::default());
+        let running = default.spawn(silent).unwrap();
+        let nodes = machine.memory_nodes();
+        let set = |thread: &mut remote::Remote| {
+            thread.set_mempolicy(Mode::Preferred, 0, nodes.as_words())
+        };
+        remote::within(running.pid(), set).unwrap();
+        let mut live = Live::of(&running, &default, Orphans::Ignored).unwrap();
+        let memory = MemoryPolicy { mode: MemoryMode::Local, ..MemoryPolicy::default() };
+        let window = live.change(&prepared(&Plan { memory, ..Plan::default() })).unwrap();
+        assert_eq!(policy_of(running.pid()).mode, Mode::Preferred);
+        let notes = window.end();
+        assert!(notes[0].to_string().contains("1 threads of the program"), "{notes:?}");
+    }
+}
