@@ -11,6 +11,7 @@ mod options;
 mod prior;
 mod processes;
 mod refusals;
+mod resident;
 mod server;
 
 use std::fs;

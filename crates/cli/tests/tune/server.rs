@@ -26,7 +26,7 @@ const READY: &str = "test -e figure";
 const LOAD: &str = "echo figure=$(cat figure)${FIGURE:+000}";
 
 /// A folder with a server and profiles that set one variable each.
-fn folder(server: &str, profiles: &[(&str, &str, &str)]) -> TempDir {
+pub fn folder(server: &str, profiles: &[(&str, &str, &str)]) -> TempDir {
     let folder = crate::folder(profiles);
     let script = format!("#!/bin/sh\n{server}\n");
     make_executable(&folder.path().join("server"), &mut script.as_bytes());
@@ -34,7 +34,7 @@ fn folder(server: &str, profiles: &[(&str, &str, &str)]) -> TempDir {
 }
 
 /// `tune` of the server in the folder, with few runs, against the profiles there.
-fn words(profiles: &[&str], options: &[&str]) -> Vec<String> {
+pub fn words(profiles: &[&str], options: &[&str]) -> Vec<String> {
     let mut words = vec!["tune", "--state", "state", "--warmup", "0", "--noise-runs", "3"];
     for factor in ["allocator=inherit", "threads=none", "memory=inherit", "thp=inherit"] {
         words.extend(["--factor", factor]);
@@ -56,18 +56,18 @@ fn words(profiles: &[&str], options: &[&str]) -> Vec<String> {
     words.into_iter().map(str::to_owned).collect()
 }
 
-fn tune(folder: &Path, profiles: &[&str], options: &[&str]) -> Command {
+pub fn tune(folder: &Path, profiles: &[&str], options: &[&str]) -> Command {
     let mut command = Command::cargo_bin("numapilot").unwrap();
     command.current_dir(folder).args(words(profiles, options));
     command
 }
 
-fn read(folder: &Path, name: &str) -> String {
+pub fn read(folder: &Path, name: &str) -> String {
     fs::read_to_string(folder.join(name)).unwrap_or_default()
 }
 
 /// Checks that the last server of the folder has ended.
-fn assert_ended(folder: &Path) {
+pub fn assert_ended(folder: &Path) {
     let pid = read(folder, "pid");
     assert!(!pid.is_empty() && !is_alive(&pid), "server {pid} lives on");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use numapilot_cli_kit::units;
 use numapilot_place::via::Template;
-use numapilot_tune::run::{Decimal, Limits, expression};
+use numapilot_tune::run::{Decimal, Limits, Restart, expression};
 use regex::Regex;
 
 use super::limit::limit;
@@ -137,6 +137,18 @@ pub struct ServerArgs {
     #[arg(long, value_name = "CPUS", requires = "server", help_heading = "Servers")]
     pub load_cpus: Option<String>,
 
+    /// When the server is started: for every run under its plan, or once. Then each run changes the
+    /// CPUs, memory policy and huge pages of the running server, and only such plans are compared.
+    #[arg(
+        long,
+        value_name = "WHEN",
+        requires = "server",
+        conflicts_with = "lab",
+        default_value = "plan",
+        help_heading = "Servers"
+    )]
+    pub restart: RestartWhen,
+
     /// A server that is not ready after this time has failed.
     #[arg(long, value_name = "TIME", requires = "server", value_parser = units::duration,
           default_value = "60s", help_heading = "Servers")]
@@ -146,6 +158,24 @@ pub struct ServerArgs {
     #[arg(long, value_name = "TIME", requires = "server", value_parser = units::duration,
           default_value = "60s", help_heading = "Servers")]
     pub stop_timeout: Duration,
+}
+
+/// `--restart`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum RestartWhen {
+    /// For every run.
+    Plan,
+    /// Once; caches stay warm.
+    Never,
+}
+
+impl From<RestartWhen> for Restart {
+    fn from(when: RestartWhen) -> Self {
+        match when {
+            RestartWhen::Plan => Self::Plan,
+            RestartWhen::Never => Self::Never,
+        }
+    }
 }
 
 /// `--decimal`.

@@ -20,6 +20,7 @@ use super::args::Args;
 use super::files::Origin;
 use super::prior;
 use super::progress::Progress;
+use super::server::stop_server;
 use super::setup::Setup;
 use super::text;
 use super::written::Written;
@@ -99,6 +100,7 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         &mut progress,
     );
     progress.finish();
+    let stopped = stop_server(terminal, &mut runner);
     let stop = match result {
         Ok(stop) => stop,
         Err(SearchError::Run(error)) if evidence.is_empty() => {
@@ -136,6 +138,8 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     } else {
         text::report(terminal, &report, &written, &held)?;
     }
+    // The results are kept all the same.
+    stopped?;
     if let Some(error) = unwritten {
         return Err(error);
     }

@@ -10,7 +10,7 @@ use numapilot_cli_kit::interruption;
 use numapilot_cli_kit::plan_args::load_profile;
 use numapilot_cli_kit::terminal::Terminal;
 use numapilot_sys::prctl;
-use numapilot_tune::run::{Judge, Limits, Metric, Program, RunError, Runner, Service};
+use numapilot_tune::run::{Judge, Limits, Metric, Program, Restart, RunError, Runner, Service};
 
 use super::serve_args::ServeArgs;
 use super::server::cpus_apart;
@@ -30,6 +30,7 @@ impl ServeArgs {
             stop_timeout: self.stop_timeout,
             load: self.load.clone(),
             cpus: cpus_apart(self.load_cpus.as_deref(), &machine)?,
+            restart: Restart::Plan,
         };
         let program = Program {
             command: self.command.clone(),

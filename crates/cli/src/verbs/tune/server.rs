@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 
 use anyhow::{Context, bail};
+use numapilot_cli_kit::terminal::{Terminal, printable};
 use numapilot_place::find_program;
 use numapilot_topology::{CpuSet, Machine, parse_cpus};
-use numapilot_tune::run::{Apart, Service};
+use numapilot_tune::run::{Apart, Limits, Runner, Service};
 use serde_json::{Value, json};
 
-use super::measure_args::ServerArgs;
+use super::measure_args::{RestartWhen, ServerArgs};
 
 impl ServerArgs {
     /// What makes the program a server; `None` for a program.
@@ -23,7 +24,19 @@ impl ServerArgs {
             stop_timeout: self.stop_timeout,
             load: load.clone(),
             cpus: cpus_apart(self.load_cpus.as_deref(), machine)?,
+            restart: self.restart.into(),
         }))
+    }
+
+    /// Refuses limits that a server which keeps running cannot be judged by.
+    pub fn check_limits(&self, limits: &Limits) -> anyhow::Result<()> {
+        if self.restart == RestartWhen::Never && limits.rss_bytes.is_some() {
+            bail!(
+                "--limit rss=SIZE: the memory of a server that keeps running (--restart never) is \
+                 that of all plans"
+            );
+        }
+        Ok(())
     }
 
     /// Narrows a machine to the CPUs that the server may use.
@@ -56,12 +69,26 @@ impl ServerArgs {
         if self.server.is_none() {
             return Vec::new();
         }
-        vec![
+        let fields = [
             ("ready command", json!(self.ready)),
             ("load", json!(self.load)),
             ("load's CPU list", json!(self.load_cpus)),
-        ]
+        ];
+        let keeps_running =
+            (self.restart == RestartWhen::Never).then_some(("restart", json!("never")));
+        fields.into_iter().chain(keeps_running).collect()
     }
+}
+
+/// Stops a server that has run from run to run, and names what it left.
+pub fn stop_server(terminal: &Terminal, runner: &mut Runner<'_>) -> anyhow::Result<()> {
+    let left = runner.finish()?;
+    let left: Vec<String> =
+        left.ended.iter().chain(&left.removed).map(|name| printable(name)).collect();
+    if !left.is_empty() {
+        terminal.say(format_args!("left by the server, and ended or removed: {}", left.join(", ")));
+    }
+    Ok(())
 }
 
 /// The CPUs of the load, by the text of `--load-cpus`, and those of the server.
@@ -96,6 +123,7 @@ mod tests {
             ready: Some("test -e /dev/null && no-such-program".into()),
             load: Some("b=\"cat -n\"; $b x.csv | sort >y.csv; (env A=b ls)".into()),
             load_cpus: None,
+            restart: RestartWhen::Plan,
             ready_timeout: Duration::from_secs(1),
             stop_timeout: Duration::from_secs(1),
         };

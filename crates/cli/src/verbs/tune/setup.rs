@@ -19,7 +19,7 @@ use numapilot_tune::decide::{Prior, Settings, is_economical};
 use numapilot_tune::journal::{
     COMMAND, FACTORS, Fingerprint, GOAL, MACHINE, PLANS, PROGRAM, TOPOLOGY,
 };
-use numapilot_tune::run::{Emulated, Judge, Metric, Program, Runner, Service};
+use numapilot_tune::run::{Emulated, Judge, Metric, Program, Restart, Runner, Service};
 use numapilot_tune::space::{Facts, Space};
 use serde_json::{Value, json};
 
@@ -77,6 +77,7 @@ impl Setup {
         let input = Input::of(args.measure.stdin.as_deref())?;
         let emulated = emulated::machine(args)?;
         let measured = emulated.as_ref().map_or(&machine, |(_, emulated)| emulated);
+        args.server.check_limits(&limits(&args.measure.limit))?;
         let service = args.server.service(measured)?;
         let program = args.measure.program(args.command(), &input, via(args)?, service);
         let (metric, judge) = args.measure.judge(program.service.is_some())?;
@@ -169,7 +170,9 @@ impl Setup {
         interrupted: &'a AtomicBool,
     ) -> Runner<'a> {
         let command = words.chain(self.program.command.iter().cloned()).collect();
-        let program = Program { command, ..self.program.clone() };
+        // What is observed is a server from its start to its end.
+        let service = self.service().map(|of| Service { restart: Restart::Plan, ..of.clone() });
+        let program = Program { command, service, ..self.program.clone() };
         Runner::new(&self.machine, program, self.judge.clone(), interrupted)
     }
 

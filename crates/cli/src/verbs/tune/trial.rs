@@ -19,8 +19,10 @@ use numapilot_tune::run::{RunError, Runner};
 use numapilot_tune::shape::DEFAULT;
 
 use super::input::Input;
+use super::measure::limits;
 use super::pair::{Outcome, PLAN};
 use super::rows::here;
+use super::server::stop_server;
 use super::setup::metric_name;
 use super::trial_args::TrialArgs;
 use crate::verbs::{attestations, processes};
@@ -47,6 +49,7 @@ impl TrialArgs {
             .map(|template| attestations::via(template, attest, self.measure.via_count))
             .transpose()?;
         let command = self.server.server.as_ref().map_or(&self.command, |server| &server.words);
+        self.server.check_limits(&limits(&self.measure.limit))?;
         let service = self.server.service(&machine)?;
         let program = self.measure.program(command, &input, via, service);
         let (metric, judge) = self.measure.judge(program.service.is_some())?;
@@ -55,7 +58,9 @@ impl TrialArgs {
         let _ = prctl::adopt_orphans();
         let mut runner = Runner::new(&machine, program, judge, &interrupted);
         self.check(&runner, &plan)?;
-        let evidence = match self.measure(&mut runner, &plan) {
+        let evidence = self.measure(&mut runner, &plan);
+        stop_server(terminal, &mut runner)?;
+        let evidence = match evidence {
             Ok(evidence) => evidence,
             Err(RunError::Interrupted) => return Ok(interruption::status()),
             Err(error) => return Err(error.into()),

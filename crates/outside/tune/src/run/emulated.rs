@@ -258,7 +258,8 @@ impl Guests {
 
 /// The options of `tune __serve`, whose times are those of the guest's clock.
 fn options_of(service: &Service, clock_rate: f64) -> Vec<OsString> {
-    let Service { ready, ready_timeout, stop_timeout, load, cpus } = service;
+    // A guest boots for every run, so a server cannot outlive it.
+    let Service { ready, ready_timeout, stop_timeout, load, cpus, restart: _ } = service;
     let time = |limit: &Duration| format!("{}s", limit.as_secs_f64() * clock_rate);
     let mut options = vec![
         format!("--ready={ready}"),

@@ -37,6 +37,8 @@ pub struct Leftovers {
     /// Descendants of this process that existed before, by number and start; `None` if orphans do
     /// not become children of this process.
     before: Option<HashSet<(i32, u64)>>,
+    /// A program that runs on, and is waited for elsewhere.
+    beside: Option<i32>,
 }
 
 impl Leftovers {
@@ -47,7 +49,12 @@ impl Leftovers {
             let below = all.0.values().filter(|(_, stat)| all.are_below(stat, &HashSet::new()));
             below.map(|(_, stat)| identity(stat)).collect()
         });
-        Self { marks, leaders: Vec::new(), notes: Vec::new(), before }
+        Self { marks, leaders: Vec::new(), notes: Vec::new(), before, beside: None }
+    }
+
+    /// As [`Leftovers::before`], beside a program that runs on.
+    pub fn beside(marks: Vec<String>, program: &Running) -> Self {
+        Self { beside: Some(program.pid()), ..Self::before(marks) }
     }
 
     /// Records the process of a program.
@@ -75,7 +82,7 @@ impl Leftovers {
     pub fn end(self, patience: Duration) -> Ended {
         let processes = self.end_all(patience);
         if let Some(before) = &self.before {
-            reap_orphans(before);
+            reap_orphans(before, self.beside);
         }
         Ended { processes, peak_rss_bytes: orphans::take_peak_rss_bytes() }
     }
@@ -199,11 +206,11 @@ fn mark(process: &Process) -> Option<OsString> {
 }
 
 /// Waits for the orphans that have ended, which nothing else does. The usage of `others` does not
-/// belong to the run.
-fn reap_orphans(others: &HashSet<(i32, u64)>) {
+/// belong to the run. The program `beside` it is no orphan.
+fn reap_orphans(others: &HashSet<(i32, u64)>, beside: Option<i32>) {
     let own = std::process::id().cast_signed();
     for (_, stat) in Processes::now().0.into_values() {
-        if stat.ppid != own || !has_ended(&stat) {
+        if stat.ppid != own || !has_ended(&stat) || beside == Some(stat.pid) {
             continue;
         }
         if others.contains(&identity(&stat)) {

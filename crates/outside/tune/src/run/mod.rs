@@ -4,6 +4,7 @@
 //!  plan --place::prepare--> command --execute--> program's text -----------.
 //!                              |                                           judge--> outcome
 //!                              '-----serve-----> server, load's text ------'
+//!                              '---resident----> load's text --------------'
 //! ```
 
 mod capture;
@@ -22,6 +23,7 @@ mod number;
 mod pace;
 mod peak;
 mod ready;
+mod resident;
 mod serve;
 mod server;
 mod service;
@@ -41,7 +43,7 @@ use numapilot_place::effect::{Observer, Seen};
 use numapilot_place::settings_journal::Change;
 use numapilot_place::via::Via;
 use numapilot_place::{
-    AllocatorChoice, Options, PlaceError, Plan, Prepared, Running, guard, prepare,
+    AllocatorChoice, Note, Options, PlaceError, Plan, Prepared, Running, guard, live, prepare,
 };
 use numapilot_topology::Machine;
 use regex::Regex;
@@ -63,7 +65,8 @@ use leftovers::Leftovers;
 pub use no_number::NoNumber;
 pub use number::{Decimal, NumberError, number};
 use pace::{Curve, Pace};
-pub use service::{Apart, Service};
+use resident::Resident;
+pub use service::{Apart, Restart, Service};
 use via::FarRun;
 use watched::Watched;
 
@@ -184,6 +187,8 @@ pub struct Runner<'a> {
     pace: Option<Pace>,
     /// Whether the command of `--ready` waits for a server, and is checked only once.
     ready_waits: bool,
+    /// The server that keeps running from run to run, while it does.
+    resident: Option<Resident>,
 }
 
 /// The parts of a run that the judge and the report need.
@@ -226,6 +231,7 @@ impl<'a> Runner<'a> {
             time_left: None,
             has_worked: false,
             ready_waits: false,
+            resident: None,
         }
     }
 
@@ -304,16 +310,34 @@ impl<'a> Runner<'a> {
     pub fn run(&mut self, order: Order, plan: &Plan) -> Result<Trial, RunError> {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).ok();
         let began_ms = since_1970.and_then(|time| u64::try_from(time.as_millis()).ok());
-        let prepared = match self.program.prepare.clone() {
-            Some(command) => self.run_beside("--prepare", &command, self.interrupted),
-            None => Ok(()),
-        };
+        if self.keeps_running() {
+            let trial = self.run_prepared(order, plan)?;
+            return Ok(Trial { began_ms, ..trial });
+        }
+        let prepared = self.prepare_run();
         let trial = prepared.and_then(|()| self.run_prepared(order, plan));
-        let trial = trial.map(|trial| Trial { began_ms, ..trial });
-        let Some(command) = self.program.cleanup.clone() else { return trial };
+        self.clean_up(trial.map(|trial| Trial { began_ms, ..trial }))
+    }
+
+    /// Whether the program is a server that keeps running from run to run.
+    fn keeps_running(&self) -> bool {
+        self.program.service.as_ref().is_some_and(|service| service.restart == Restart::Never)
+    }
+
+    /// Runs `--prepare`.
+    fn prepare_run(&self) -> Result<(), RunError> {
+        match &self.program.prepare {
+            Some(command) => self.run_beside("--prepare", command, self.interrupted),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs `--cleanup` after a run that has this result.
+    fn clean_up<T>(&self, result: Result<T, RunError>) -> Result<T, RunError> {
+        let Some(command) = &self.program.cleanup else { return result };
         // After an interruption, it is run all the same: it puts back what --prepare has done.
-        let cleaned = self.run_beside("--cleanup", &command, &AtomicBool::new(false));
-        trial.and_then(|trial| cleaned.map(|()| trial))
+        let cleaned = self.run_beside("--cleanup", command, &AtomicBool::new(false));
+        result.and_then(|result| cleaned.map(|()| result))
     }
 
     fn run_prepared(&mut self, order: Order, plan: &Plan) -> Result<Trial, RunError> {
@@ -328,6 +352,7 @@ impl<'a> Runner<'a> {
         let marked = marked(plan, &mark);
         let prepared = match &far {
             Some(far) => Ok(self.launcher(far, plan, &mark)?),
+            None if self.keeps_running() => self.prepared(plan),
             None => self.prepared(&marked),
         };
         let prepared = match prepared {
@@ -342,6 +367,9 @@ impl<'a> Runner<'a> {
             return Ok(not_applied(order, reason.clone()));
         }
         let ran = match self.program.service.clone() {
+            Some(service) if self.keeps_running() => {
+                self.run_on_resident(&prepared, &service, timeout, order)
+            }
             Some(service) => self.run_server(&prepared, &service, mark, timeout, order),
             None => self.run_program(&prepared, mark, timeout, order, far.map(|far| (far, plan))),
         };
@@ -436,11 +464,17 @@ impl<'a> Runner<'a> {
     /// measuring a part of a plan would mislead.
     fn prepared(&self, plan: &Plan) -> Result<Prepared, String> {
         let prepared = self.prepare(plan).map_err(|error| error.to_string())?;
-        if prepared.notes.is_empty() {
+        let mut notes: Vec<Note> = prepared.notes.clone();
+        if self.keeps_running() {
+            // All threads are placed from outside.
+            notes.retain(|note| note.subject != "threads");
+            notes.extend(live::obstacle(plan, &prepared));
+        }
+        if notes.is_empty() {
             return Ok(prepared);
         }
         // The plan is already named, and several levels of a factor may have the same cause.
-        let reasons = prepared.notes.iter().map(|note| format!("{}; {}", note.cause, note.remedy));
+        let reasons = notes.iter().map(|note| format!("{}; {}", note.cause, note.remedy));
         Err(reasons.collect::<Vec<_>>().join(". "))
     }
 

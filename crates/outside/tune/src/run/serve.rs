@@ -7,6 +7,8 @@
 //!  load                       start -------- ended                  outside of the plan
 //! ```
 //!
+//! A server that keeps running gets its [load](run_load) again and again.
+//!
 //! Whatever happens, an interruption included, the server gets the time to stop in order: a
 //! database that is killed has to recover at its next start.
 
@@ -45,15 +47,22 @@ pub struct ServeContext<'a> {
     /// The command that asks whether it is ready.
     pub ready: Ready<'a>,
     /// The load.
-    pub load: &'a Prepared,
-    /// The load's standard input.
+    pub load: Load<'a>,
+    /// How the server's orphans are recognised.
+    pub orphans: Orphans,
+}
+
+/// A load, once.
+#[derive(Debug)]
+pub struct Load<'a> {
+    /// The command.
+    pub command: &'a Prepared,
+    /// Its standard input.
     pub stdin: Stdio,
-    /// The time limit of the load.
+    /// Its time limit.
     pub timeout: Option<Duration>,
     /// Ends the run when it becomes true.
     pub interrupted: &'a AtomicBool,
-    /// How the server's orphans are recognised.
-    pub orphans: Orphans,
 }
 
 /// A server that has run and ended.
@@ -91,16 +100,15 @@ pub enum End {
     EndedEarly,
     /// The server ended while the load ran.
     EndedUnderLoad,
+    /// The server ended after a load, and before the next one.
+    EndedBetween,
 }
 
 impl Served {
     /// Why the run failed, if it did. An interruption is no failure.
     pub fn failure(&self, service: &Service) -> Option<Failure> {
         match self.end.as_ref().ok()? {
-            End::Loaded(load) => match load.failure() {
-                Some(Failure::Timeout) => Some(Failure::Timeout),
-                failure => failure.map(|failure| Failure::Load(failure.to_string())),
-            },
+            End::Loaded(load) => failure_of_load(load),
             End::NotReady(last) => Some(Failure::Server(format!(
                 "was not ready within {} s (--ready-timeout); --ready '{}': {last}",
                 service.ready_timeout.as_secs_f64(),
@@ -108,6 +116,7 @@ impl Served {
             ))),
             End::EndedEarly => Some(self.ended("before it was ready")),
             End::EndedUnderLoad => Some(self.ended("while the load ran")),
+            End::EndedBetween => Some(self.ended("after the last load")),
         }
     }
 
@@ -144,40 +153,63 @@ impl Served {
 /// or stopped is an error here.
 pub fn serve(
     server: &Prepared,
-    mut context: ServeContext<'_>,
+    context: ServeContext<'_>,
     left: &mut Leftovers,
     started: impl FnOnce(&Running),
 ) -> Result<Served, RunError> {
-    let orphans = std::mem::take(&mut context.orphans);
+    let ServeContext { service, ready, load, orphans } = context;
     let mut server = Watched::start(server, Stdio::null(), None, Memory::Beside(orphans))?;
     left.started(server.running());
     started(server.running());
-    let end = put_under_load(&mut server, &mut context, left);
-    let goes_on = server.has_ended()? && left.go_on();
-    let stop_timeout = context.service.stop_timeout;
-    let server = stop(server, stop_timeout)?;
-    Ok(Served { end, goes_on, server })
+    let end = match wait_until_ready(&mut server, ready, service) {
+        Ok(None) => run_load(&mut server, load, left),
+        Ok(Some(end)) => Ok(end),
+        Err(error) => Err(error),
+    };
+    Served::stop(server, end, left, service)
 }
 
-/// Waits until the server is ready, and runs the load.
-fn put_under_load(
+impl Served {
+    /// Stops a server whose run has ended so.
+    pub fn stop(
+        server: Watched,
+        end: Result<End, RunError>,
+        left: &Leftovers,
+        service: &Service,
+    ) -> Result<Self, RunError> {
+        let goes_on = server.has_ended()? && left.go_on();
+        let server = stop(server, service.stop_timeout)?;
+        Ok(Self { end, goes_on, server })
+    }
+}
+
+/// Waits until the server is ready. Returns how the run has ended, if it is not.
+pub fn wait_until_ready(
     server: &mut Watched,
-    context: &mut ServeContext<'_>,
+    ready: Ready<'_>,
+    service: &Service,
+) -> Result<Option<End>, RunError> {
+    Ok(match ready.wait(server, service.ready_timeout)? {
+        Readiness::Ready => None,
+        Readiness::Ended => Some(End::EndedEarly),
+        Readiness::TooLate(last) => Some(End::NotReady(last)),
+    })
+}
+
+/// Runs the load.
+pub fn run_load(
+    server: &mut Watched,
+    load: Load<'_>,
     left: &mut Leftovers,
 ) -> Result<End, RunError> {
-    match context.ready.wait(server, context.service.ready_timeout)? {
-        Readiness::Ready => {}
-        Readiness::Ended => return Ok(End::EndedEarly),
-        Readiness::TooLate(last) => return Ok(End::NotReady(last)),
-    }
-    let stdin = std::mem::replace(&mut context.stdin, Stdio::null());
-    let mut load = Watched::start(context.load, stdin, None, Memory::Unmeasured)?;
+    let Load { command, stdin, timeout, interrupted } = load;
+    let mut load = Watched::start(command, stdin, None, Memory::Unmeasured)?;
     left.started(load.running());
     loop {
-        if context.interrupted.load(Ordering::Relaxed) {
+        if interrupted.load(Ordering::Relaxed) {
             return Err(RunError::Interrupted);
         }
-        let left = context.timeout.map(|limit| limit.saturating_sub(load.age()));
+        let left = timeout.map(|limit| limit.saturating_sub(load.age()));
         Watched::wait_any(&mut [server, &mut load], left.unwrap_or(Duration::MAX))?;
         if load.has_ended()? {
             let load = load.finish()?;
@@ -190,6 +222,14 @@ fn put_under_load(
         if left.is_some_and(|left| left.is_zero()) {
             return Ok(End::Loaded(load.finish()?));
         }
+    }
+}
+
+/// Why a load has failed, if it has.
+pub fn failure_of_load(load: &Execution) -> Option<Failure> {
+    match load.failure() {
+        Some(Failure::Timeout) => Some(Failure::Timeout),
+        failure => failure.map(|failure| Failure::Load(failure.to_string())),
     }
 }
 

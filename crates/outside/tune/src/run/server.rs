@@ -8,7 +8,7 @@ use numapilot_place::{Plan, Prepared, guard};
 
 use super::leftovers::{self, Leftovers};
 use super::ready::Ready;
-use super::serve::{End, ServeContext, serve};
+use super::serve::{End, Load, ServeContext, Served, serve};
 use super::service::Service;
 use super::shared_memory::SharedMemory;
 use super::{
@@ -17,7 +17,56 @@ use super::{
 use crate::evidence::{Failure, Order, Remains};
 use crate::shape::DEFAULT;
 
+/// What runs beside a server, outside of its plan.
+#[derive(Debug)]
+pub(super) struct Beside {
+    /// The mark of its processes.
+    pub mark: String,
+    ready: Prepared,
+    load: Prepared,
+}
+
 impl Runner<'_> {
+    /// Prepares what runs beside a server.
+    pub(super) fn beside(&self, service: &Service) -> Result<Beside, RunError> {
+        let mark = new_mark()?;
+        let cpus = service.cpus.as_ref().map(|cpus| cpus.load.clone());
+        let beside = marked(&Plan { cpus, ..Plan::default() }, &mark);
+        let load = self.shell(&service.load, &beside)?;
+        let ready = self.shell(&service.ready, &beside)?;
+        Ok(Beside { mark, ready, load })
+    }
+
+    /// The command that asks whether the server is ready, which it must not be before its start.
+    pub(super) fn ready<'b>(
+        &mut self,
+        service: &'b Service,
+        beside: &'b Beside,
+    ) -> Result<Ready<'b>, RunError>
+    where
+        Self: 'b,
+    {
+        let interrupted = self.interrupted;
+        let ready = Ready { text: &service.ready, command: &beside.ready, interrupted };
+        if !self.ready_waits {
+            self.ready_waits = ready.check()?;
+        }
+        Ok(ready)
+    }
+
+    /// The load, from the beginning of its input.
+    pub(super) fn load<'b>(
+        &self,
+        beside: &'b Beside,
+        timeout: Option<Duration>,
+    ) -> Result<Load<'b>, RunError>
+    where
+        Self: 'b,
+    {
+        let stdin = stdin(self.program.stdin.as_deref(), "--stdin")?;
+        Ok(Load { command: &beside.load, stdin, timeout, interrupted: self.interrupted })
+    }
+
     /// Runs a server with its load.
     pub(super) fn run_server(
         &mut self,
@@ -27,27 +76,14 @@ impl Runner<'_> {
         timeout: Option<Duration>,
         order: Order,
     ) -> Result<Ran, RunError> {
-        let load_mark = new_mark()?;
-        let cpus = service.cpus.as_ref().map(|cpus| cpus.load.clone());
-        let beside = marked(&Plan { cpus, ..Plan::default() }, &load_mark);
-        let load = self.shell(&service.load, &beside)?;
-        let ready = self.shell(&service.ready, &beside)?;
-        let ready = Ready { text: &service.ready, command: &ready, interrupted: self.interrupted };
-        if !self.ready_waits {
-            self.ready_waits = ready.check()?;
-        }
-        let context = ServeContext {
-            service,
-            ready,
-            load: &load,
-            stdin: stdin(self.program.stdin.as_deref(), "--stdin")?,
-            timeout,
-            interrupted: self.interrupted,
-            // The load is a child of this process as well.
-            orphans: Orphans::marked(guard::RUN, OsStr::new(&mark)),
-        };
+        let beside = self.beside(service)?;
+        let ready = self.ready(service, &beside)?;
+        let load = self.load(&beside, timeout)?;
+        // The load is a child of this process as well.
+        let orphans = Orphans::marked(guard::RUN, OsStr::new(&mark));
+        let context = ServeContext { service, ready, load, orphans };
         let memory = SharedMemory::before();
-        let mut left = Leftovers::before(vec![mark, load_mark]);
+        let mut left = Leftovers::before(vec![mark, beside.mark.clone()]);
         let mut observer = None;
         let served = match serve(prepared, context, &mut left, |running| {
             observer = observe(prepared, running)
@@ -59,6 +95,19 @@ impl Runner<'_> {
             }
         };
         let without = observer.and_then(|observer| self.without_effect(observer.finish()));
+        self.ended(served, service, left, &memory, without, order)
+    }
+
+    /// The run of a server that has ended. `without` tells why its plan had no effect.
+    pub(super) fn ended(
+        &self,
+        served: Served,
+        service: &Service,
+        left: Leftovers,
+        memory: &SharedMemory,
+        without: Option<String>,
+        order: Order,
+    ) -> Result<Ran, RunError> {
         let failure = served.failure(service);
         let patience = if failure.is_none() { leftovers::PATIENCE } else { Duration::ZERO };
         let left = left.end(patience);
@@ -82,7 +131,9 @@ impl Runner<'_> {
         let server_peak = served.server.execution.peak_rss_bytes;
         let (text, metric_seconds) = match served.end? {
             End::Loaded(load) => (load.text, load.finished.wall.as_secs_f64()),
-            End::NotReady(_) | End::EndedEarly | End::EndedUnderLoad => (String::new(), seconds),
+            End::NotReady(_) | End::EndedEarly | End::EndedUnderLoad | End::EndedBetween => {
+                (String::new(), seconds)
+            }
         };
         Ok(Ran {
             bound: None,

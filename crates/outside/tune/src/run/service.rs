@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A server is started for every run. Once it is ready, a load outside of the plan gives the figure.
+/// A server, and what measures it. Once it is ready, a load outside of the plan gives the figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
     /// A shell command that succeeds as soon as the server is ready.
@@ -15,6 +15,18 @@ pub struct Service {
     pub load: String,
     /// The CPUs of the load and of the server, apart from each other.
     pub cpus: Option<Apart>,
+    /// When it is started.
+    pub restart: Restart,
+}
+
+/// When a server is started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Restart {
+    /// For every run, under its plan.
+    #[default]
+    Plan,
+    /// Once, under no plan: each run changes the plan of the running server.
+    Never,
 }
 
 /// CPUs as a plan writes them (`0-3,8`).

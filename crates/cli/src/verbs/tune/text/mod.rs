@@ -11,6 +11,7 @@ use numapilot_place::settings_journal::{Holder, Setting};
 use numapilot_tune::decide::Stop;
 use numapilot_tune::evidence::Goal;
 use numapilot_tune::report::{Basis, PlanFigures, Report, Status, ValuesFigures};
+use numapilot_tune::run::Restart;
 use numapilot_tune::space::Skipped;
 
 use super::prior_text;
@@ -52,10 +53,18 @@ pub fn start(terminal: &Terminal, setup: &Setup, state: &Path, done: usize) {
         let apart = service.cpus.as_ref().map_or_else(String::new, |cpus| {
             format!("; the server runs on CPUs {}, the load on CPUs {}", cpus.server, cpus.load)
         });
-        terminal.say(format_args!(
-            "every run starts the server under its plan, waits until --ready succeeds, runs --load \
-             outside of the plan and stops the server{apart}"
-        ));
+        let what = match service.restart {
+            Restart::Plan => {
+                "every run starts the server under its plan, waits until --ready succeeds, runs \
+                 --load outside of the plan and stops the server"
+            }
+            Restart::Never => {
+                "the server is started once, under no plan; every run changes the plan of the \
+                 running server and runs --load outside of it; a memory policy and huge pages apply \
+                 to memory that the server touches from then on"
+            }
+        };
+        terminal.say(format_args!("{what}{apart}"));
     }
     if !setup.machine_wide.is_empty() {
         let settings: Vec<String> = setup.machine_wide.iter().map(Setting::to_string).collect();
