@@ -331,3 +331,52 @@ fn numbers_are_written_as_parquet() {
         .code(125)
         .stderr(contains("name the same file"));
 }
+
+/// With quantum=2, `slow` takes four times as long as `fast`: the paper's direction, another size.
+const DEPENDS: &str = r#"test \"$NUMAPILOT_LAB_VARY\" != quantum=2 -o {kind} = 1.0 || { echo '{\"seconds\": 4.0}'; exit; };"#;
+
+#[test]
+fn a_verdict_that_depends_on_the_model_is_marked_as_fragile() {
+    let place = Place::new(DEPENDS);
+    place.is_emulated();
+    let run = |more: &[&str]| {
+        place.study(&[&["run", "tiny.toml", "--output", "r.jsonl"], more].concat()).assert()
+    };
+    run(&[]).success();
+    let text = |name: &str| fs::read_to_string(place.path(name)).unwrap();
+    let report = || {
+        place.study(&["report", "r.jsonl", "--output", "page.html"]).assert().success();
+        text("page.html")
+    };
+    assert!(!report().contains("fragile:") && !report().contains("were repeated with half"));
+    let varied = run(&["--resume", "--vary", "quantum=0.5,memory-level-parallelism=2"]).success();
+    varied.stdout(contains("Slow against fast, with quantum=0.5").and(contains("reproduced")));
+    assert!(report().contains("the same under 2 variations of the model"));
+    let varied = run(&["--resume", "--vary", "quantum=2"]).success();
+    varied
+        .stdout(contains("T1  Slow against fast, with quantum=2").and(contains("direction only")));
+    let page = report();
+    assert!(page.contains("fragile: direction only with quantum=2, of 3 variations of the model"));
+    assert!(page.contains("<p>1 were repeated with half and double"), "{page}");
+    assert!(page.contains("The verdicts of 1 change with one of them"), "{page}");
+    // The experiment as it is has its own trials and its own verdict; its definition is there once.
+    let lines = text("r.jsonl");
+    assert_eq!(lines.lines().filter(|line| line.starts_with("{\"experiment\"")).count(), 1);
+    assert_eq!(lines.lines().filter(|line| line.starts_with("{\"trial\"")).count(), 24);
+    assert!(page.contains("T1 Slow against fast</h2>"), "{page}");
+}
+
+#[test]
+fn a_variation_that_means_nothing_is_refused() {
+    let place = Place::new("");
+    let refused = |vary: &str| {
+        let run = place.study(&["run", "tiny.toml", "--vary", vary]).assert().code(125);
+        String::from_utf8(run.get_output().stderr.clone()).unwrap()
+    };
+    let on_host = refused("quantum=2");
+    assert!(on_host.contains("none of the experiments depends on it"), "{on_host}");
+    let unknown = refused("latency=2");
+    assert!(unknown.contains("'latency' is not a free parameter of the model"), "{unknown}");
+    place.is_emulated();
+    assert!(refused("time-scale=2").contains("with the guest's clocks as they are"));
+}

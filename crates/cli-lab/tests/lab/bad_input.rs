@@ -82,6 +82,12 @@ fn arguments_that_mean_nothing_are_refused() {
         (&["run", "-m", "cxl", "--autonuma-scale", "0", "--", "true"], "--autonuma-scale"),
         (&["run", "-m", "cxl", "--quantum", "1s", "--", "true"], "a quantum has 0.1us to 50us"),
         (&["run", "-m", "cxl", "--quantum", "0us", "--", "true"], "'0us' is not a duration"),
+        (&["run", "-m", "cxl", "--vary", "latency=2", "--", "true"], "is not a free parameter"),
+        (&["run", "-m", "cxl", "--vary", "quantum=0", "--", "true"], "a factor from 0.1 to 10"),
+        (
+            &["run", "-m", "cxl", "--vary", "time-scale=0.4", "--", "true"],
+            "the time scale is 1, and",
+        ),
         (&["mark", "begin", "x"], "this machine is not emulated"),
         (&["shell", "-m", "cxl"], "needs a terminal"),
     ] {

@@ -146,6 +146,27 @@ fn guest_clocks_run_faster_by_the_time_scale() {
     assert!((seconds - 1.0).abs() < 0.05, "{seconds}");
 }
 
+#[test]
+fn a_varied_parameter_changes_what_it_stands_for() {
+    if !boots() {
+        return;
+    }
+    let run_varied = |vary: &str| {
+        let options = ["-m", "cxl", "--vary", vary, "--include", "sleep"];
+        let (json, _) = run(&options, &["sleep", "0.01"]);
+        assert_eq!(json["varied"], serde_json::json!([vary]));
+        let count = |field: &str| json["regions"][0][field].as_f64().unwrap();
+        (count("cycles"), count("first_level_misses"))
+    };
+    // Misses that overlap more cost less; smaller caches have more of them.
+    let (cycles, _) = run_varied("memory-level-parallelism=0.5");
+    let (fewer, _) = run_varied("memory-level-parallelism=2");
+    assert!(cycles > 1.02 * fewer, "{cycles} {fewer}");
+    let (_, misses) = run_varied("cache-scale=2");
+    let (_, fewer) = run_varied("cache-scale=0.5");
+    assert!(misses > 1.1 * fewer, "{misses} {fewer}");
+}
+
 /// The report without the times of the host.
 fn repeatable(mut json: Value) -> Value {
     let fields = json.as_object_mut().unwrap();

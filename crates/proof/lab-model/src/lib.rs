@@ -19,6 +19,7 @@ pub mod queue;
 mod regions;
 mod report;
 mod simulation;
+mod variation;
 
 pub use error::ModelError;
 pub use layout::{CpuPlace, Layout, MemoryRange};
@@ -28,3 +29,4 @@ pub use report::{Counts, LinkTraffic, NodeTraffic, Region, Report};
 pub use simulation::{
     Accesses, Core, Executed, PREFETCH_FACTOR, Probe, QUANTUM_PS, Simulation, Way,
 };
+pub use variation::{Parameter, VARIABLE, Variation, VariationError};

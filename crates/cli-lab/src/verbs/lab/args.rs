@@ -1,12 +1,14 @@
 //! The machine options of `lab run` and `lab shell`.
 
 use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use anyhow::bail;
 use numapilot_cli_kit::units::{duration, size};
 use numapilot_lab::User;
 use numapilot_lab::{Request, Shape, Streams, Tuning};
-use numapilot_lab_model::Model;
+use numapilot_lab_model::{Model, Parameter, QUANTUM_PS, VARIABLE, Variation};
 use numapilot_topology::description::{ByteSize, named};
 
 /// The machine options that `lab run` and `lab shell` share.
@@ -62,6 +64,11 @@ pub struct MachineArgs {
     /// [default: 1us].
     #[arg(long, value_name = "TIME", value_parser = quantum)]
     quantum: Option<Duration>,
+    /// Multiply a parameter of the model that no description of a machine states, to see how much a
+    /// figure depends on it: memory-level-parallelism, quantum, time-scale or cache-scale; may be
+    /// repeated.
+    #[arg(long, value_name = "NAME=FACTOR", value_delimiter = ',', env = VARIABLE)]
+    vary: Vec<Variation>,
     /// Weights of the nodes for weighted interleave, as in 0=3,1=1 [default: the kernel's].
     #[arg(long, value_name = "NODE=WEIGHT", value_delimiter = ',', value_parser = weight)]
     weights: Vec<NodeWeight>,
@@ -78,6 +85,11 @@ pub struct MachineArgs {
 }
 
 impl MachineArgs {
+    /// The variations of the model.
+    pub fn varied(&self) -> Vec<String> {
+        self.vary.iter().map(ToString::to_string).collect()
+    }
+
     /// The request to run `command` on this machine.
     ///
     /// # Errors
@@ -95,13 +107,44 @@ impl MachineArgs {
             lab.memory_per_node = self.memory_per_node.map_or(lab.memory_per_node, ByteSize);
             lab.cache_scale = self.cache_scale.unwrap_or(lab.cache_scale);
         }
+        let (mut quantum, mut time_scale) = (self.quantum, self.time_scale);
+        for variation in &self.vary {
+            let times = |value: f64| value * variation.factor;
+            let whole = |what: &str, value: f64| match times(value).round() {
+                scale if scale >= 1.0 => Ok(scale),
+                _ => bail!("--vary {variation}: {what} is {value}, and cannot be less than 1"),
+            };
+            match variation.parameter {
+                Parameter::MemoryLevelParallelism => {
+                    let known = &mut description.processor.memory_level_parallelism;
+                    *known = known.map(times);
+                }
+                Parameter::Quantum => {
+                    let nanoseconds = quantum
+                        .map_or(QUANTUM_PS as f64 / 1e3, |quantum| quantum.as_nanos() as f64);
+                    quantum = Some(Duration::from_nanos(times(nanoseconds).round() as u64));
+                }
+                Parameter::TimeScale => {
+                    time_scale = whole("the time scale", time_scale as f64)? as u64;
+                }
+                Parameter::CacheScale => {
+                    if let Some(lab) = &mut description.lab {
+                        lab.cache_scale =
+                            whole("the cache scale", f64::from(lab.cache_scale))? as u32;
+                    }
+                }
+            }
+        }
+        if let Some(varied) = quantum.filter(|quantum| !QUANTA.contains(quantum)) {
+            bail!("--vary quantum: {varied:?} is too much or too little; {QUANTA_TEXT}");
+        }
         let shape = Shape::new(&name, &description)?;
         let model = Model::from_description(&description, &shape.layout())?;
         Ok(Request {
             shape,
             seed,
-            time_scale: self.time_scale,
-            quantum: self.quantum,
+            time_scale,
+            quantum,
             model,
             counts: !self.no_model,
             command,
@@ -125,9 +168,12 @@ impl MachineArgs {
 /// Parses the length of a quantum.
 pub fn quantum(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
-    let range = Duration::from_nanos(100)..=Duration::from_micros(50);
-    if range.contains(&time) { Ok(time) } else { Err("a quantum has 0.1us to 50us".to_owned()) }
+    if QUANTA.contains(&time) { Ok(time) } else { Err(QUANTA_TEXT.to_owned()) }
 }
+
+/// The quanta that the emulator accepts.
+const QUANTA: RangeInclusive<Duration> = Duration::from_nanos(100)..=Duration::from_micros(50);
+const QUANTA_TEXT: &str = "a quantum has 0.1us to 50us";
 
 /// Parses `on`, `off` or `tiering` to the kernel's number (Documentation/admin-guide/sysctl).
 pub fn balancing(text: &str) -> Result<u8, String> {

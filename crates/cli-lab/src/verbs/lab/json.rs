@@ -12,6 +12,7 @@ pub struct Json<'a> {
     exit_status: u8,
     seed: u64,
     time_scale: u64,
+    varied: Vec<String>,
     boot_seconds: f64,
     host_seconds: f64,
     regions: Vec<RegionJson<'a>>,
@@ -29,14 +30,15 @@ struct RegionJson<'a> {
 }
 
 impl<'a> Json<'a> {
-    /// The outcome of a request, as JSON.
-    pub fn new(request: &'a Request, outcome: &'a Outcome) -> Self {
+    /// The outcome of a request under these variations of the model, as JSON.
+    pub fn new(request: &'a Request, varied: Vec<String>, outcome: &'a Outcome) -> Self {
         let regions = outcome.report.iter().flat_map(|report| &report.regions);
         Self {
             machine: &request.shape.name,
             exit_status: outcome.status,
             seed: request.seed,
             time_scale: request.time_scale,
+            varied,
             boot_seconds: outcome.boot.as_secs_f64(),
             host_seconds: outcome.wall.as_secs_f64(),
             ignored_marks: outcome.report.as_ref().map_or(&[], |report| &report.ignored_marks),

@@ -71,7 +71,9 @@ impl Args {
             file::check_distinct(("--output", output), ("--svg", svg))?;
         }
         let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
-        let title = format!("'{}'", words.join(" "));
+        let varied = self.machine.varied();
+        let with = if varied.is_empty() { "" } else { ", with " };
+        let title = format!("'{}'{with}{}", words.join(" "), varied.join(", "));
         if let Some(seeds) = self.seeds {
             let result = seeds::run(terminal, &title, seeds, self.json)?;
             if let Some(text) = result.text {
@@ -89,7 +91,7 @@ impl Args {
         let outcome = Lab::find()?.run(&request)?;
         if let Some(counted) = &outcome.report {
             let text = if self.json {
-                serde_json::to_string_pretty(&json::Json::new(&request, &outcome))? + "\n"
+                serde_json::to_string_pretty(&json::Json::new(&request, varied, &outcome))? + "\n"
             } else {
                 text::tables(&title, &request.shape, counted)
             };

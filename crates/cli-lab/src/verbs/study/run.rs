@@ -9,6 +9,7 @@ use numapilot_cli_kit::interruption;
 use numapilot_cli_kit::settle::{Measured, held_settings};
 use numapilot_cli_kit::terminal::Terminal;
 use numapilot_cli_kit::units;
+use numapilot_lab_model::{Variation, VariationError};
 use numapilot_study::experiment::{
     Ahead, Batch, Experiment, Finished, Host, Journal, Judged, Record, Running, ScaleName, Trial,
     Watcher, measure_host, named, names,
@@ -55,6 +56,11 @@ pub struct Args {
     /// more, with --resume, gives more precise values.
     #[arg(long, value_name = "N", value_parser = units::whole::<u32>(1..))]
     repetitions: Option<u32>,
+    /// Run the experiments on emulated machines with a free parameter of the model times FACTOR, as
+    /// for lab run, instead of as they are; may be repeated. `all` stands for half and double of
+    /// each. The report then says which verdicts depend on them.
+    #[arg(long, value_name = "NAME=FACTOR|all", value_delimiter = ',', value_parser = variations)]
+    vary: Vec<Variations>,
     /// Add to the existing results; only failed trials run again.
     #[arg(long)]
     resume: bool,
@@ -75,6 +81,17 @@ pub struct Args {
     json: bool,
 }
 
+/// A value of `--vary`.
+#[derive(Clone)]
+struct Variations(Vec<Variation>);
+
+fn variations(text: &str) -> Result<Variations, VariationError> {
+    Ok(Variations(match text {
+        "all" => Variation::all(),
+        text => vec![text.parse()?],
+    }))
+}
+
 /// `study run --json`.
 #[derive(Serialize)]
 struct Document<'a> {
@@ -88,7 +105,8 @@ struct Document<'a> {
 impl Args {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         let scale = self.scale.into();
-        let experiments = self.chosen()?;
+        let chosen = self.chosen()?;
+        let experiments = self.varied(&chosen)?;
         let machine = numapilot_topology::read(Path::new("/"))?;
         let programs = programs()?;
         let interrupted = interruption::flag()?;
@@ -106,6 +124,7 @@ impl Args {
             journal,
             progress: Progress::new(terminal),
             scale,
+            chosen: &chosen,
             begun: past.experiments,
             trials: past.trials.clone(),
             host: Some(host.clone()),
@@ -146,6 +165,25 @@ impl Args {
             (false, true) => ExitCode::FAILURE,
             (false, false) => ExitCode::SUCCESS,
         })
+    }
+
+    /// The experiments to run: those that were chosen, or their variations.
+    fn varied(&self, chosen: &[Experiment]) -> anyhow::Result<Vec<Experiment>> {
+        let variations: Vec<Variation> = self.vary.iter().flat_map(|vary| vary.0.clone()).collect();
+        if variations.is_empty() {
+            return Ok(chosen.to_vec());
+        }
+        let of = |experiment: &Experiment| -> Vec<Experiment> {
+            variations.iter().filter_map(|variation| experiment.varied(variation)).collect()
+        };
+        let varied: Vec<Experiment> = chosen.iter().flat_map(of).collect();
+        if varied.is_empty() {
+            bail!(
+                "--vary: none of the experiments depends on it: they run on this host, or (for \
+                 time-scale) with the guest's clocks as they are"
+            );
+        }
+        Ok(varied)
     }
 
     fn chosen(&self) -> anyhow::Result<Vec<Experiment>> {
@@ -189,6 +227,8 @@ struct Sink<'a> {
     journal: Journal,
     progress: Progress<'a>,
     scale: ScaleName,
+    /// The experiments as they are.
+    chosen: &'a [Experiment],
     /// The experiments that the file already has.
     begun: Vec<(ScaleName, Experiment)>,
     trials: Vec<Trial>,
@@ -200,9 +240,13 @@ impl Watcher for Sink<'_> {
     type Error = anyhow::Error;
 
     fn begin(&mut self, experiment: &Experiment) -> anyhow::Result<()> {
+        // The trials of a variation belong to the experiment, which the report varies as well.
+        let as_is = self.chosen.iter().find(|chosen| chosen.id == experiment.id);
+        let experiment = as_is.unwrap_or(experiment);
         if self.begun.iter().any(|(scale, begun)| *scale == self.scale && begun == experiment) {
             return Ok(());
         }
+        self.begun.push((self.scale, experiment.clone()));
         let definition = Box::new(experiment.clone());
         Ok(self.journal.append(&Record::Experiment { scale: self.scale, definition })?)
     }

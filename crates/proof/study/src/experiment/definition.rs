@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use numapilot_lab_model::{Parameter, VARIABLE, Variation};
 use numapilot_topology::toml_text::{self, SyntaxError};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -234,6 +235,21 @@ impl Experiment {
     #[must_use]
     pub fn is_alone(&self) -> bool {
         self.machine == HOST
+    }
+
+    /// The same experiment with a free parameter of the lab's model varied; `None` if it does not
+    /// depend on the parameter: on this host, or with the guest's clocks as they are.
+    #[must_use]
+    pub fn varied(&self, variation: &Variation) -> Option<Self> {
+        let scales_time = || self.command.contains("--time-scale");
+        if self.machine == HOST || (variation.parameter == Parameter::TimeScale && !scales_time()) {
+            return None;
+        }
+        Some(Self {
+            title: format!("{}, with {variation}", self.title),
+            command: format!("export {VARIABLE}={variation}; {}", self.command),
+            ..self.clone()
+        })
     }
 
     fn check(&self) -> Result<(), String> {

@@ -4,6 +4,7 @@ mod cells;
 mod csv;
 mod page;
 mod score;
+mod sensitivity;
 mod strip;
 mod svg;
 
@@ -18,6 +19,7 @@ use numapilot_study::experiment::{ClaimResult, Experiment, Judged, Past, ScaleNa
 use numapilot_study::verdict::Verdict;
 
 use super::RESULTS;
+use sensitivity::Sensitivity;
 
 /// Arguments of `study report`.
 #[derive(clap::Args)]
@@ -40,6 +42,8 @@ pub struct Section {
     pub scale: ScaleName,
     pub experiment: Experiment,
     pub judged: Judged,
+    /// The verdicts with free parameters of the model varied.
+    pub sensitivity: Sensitivity,
 }
 
 impl Args {
@@ -55,6 +59,7 @@ impl Args {
         let judge = |(scale, experiment): &(ScaleName, Experiment)| Section {
             scale: *scale,
             judged: experiment.judge(*scale, &past.trials),
+            sensitivity: Sensitivity::of(experiment, *scale, &past.trials),
             experiment: experiment.clone(),
         };
         let mut sections: Vec<Section> = past.experiments.iter().map(judge).collect();

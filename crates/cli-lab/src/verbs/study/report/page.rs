@@ -8,6 +8,7 @@ use numapilot_cli_kit::terminal;
 use numapilot_study::experiment::{ClaimResult, Host, Outcome, Past};
 
 use super::cells::{anchor, badge, here};
+use super::sensitivity::Dependence;
 use super::{Section, score, strip, svg};
 use crate::verbs::study::{paper, span};
 
@@ -122,7 +123,7 @@ fn experiment(page: &mut String, section: &Section) -> std::fmt::Result {
          <th>verdict</th></tr></thead><tbody>"
     )?;
     for claim in &judged.claims {
-        line(page, claim)?;
+        line(page, claim, section.sensitivity.dependence(claim).as_ref())?;
     }
     writeln!(
         page,
@@ -138,7 +139,11 @@ fn experiment(page: &mut String, section: &Section) -> std::fmt::Result {
     writeln!(page, "</pre></details>\n</section>")
 }
 
-fn line(page: &mut String, result: &ClaimResult) -> std::fmt::Result {
+fn line(
+    page: &mut String,
+    result: &ClaimResult,
+    dependence: Option<&Dependence>,
+) -> std::fmt::Result {
     let interval = match result.values.as_slice() {
         [(_, one)] => format!("{} <span class=\"quiet\">n={}</span>", span(one), one.n),
         _ => String::new(),
@@ -147,17 +152,18 @@ fn line(page: &mut String, result: &ClaimResult) -> std::fmt::Result {
     let remark = |r: &String| {
         format!("<tr class=\"remark\"><td colspan=\"6\" class=\"quiet\">{}</td></tr>\n", escape(r))
     };
-    let remark = result.remark.as_ref().map(remark);
+    let dependence = dependence.map(Dependence::text);
+    let remarks: Vec<String> = result.remark.iter().chain(&dependence).map(remark).collect();
     writeln!(
         page,
         "<tr{}><td>{}</td><td data-label=\"paper\">{}</td><td class=\"{}\" data-label=\"here\">{here}</td>\
          <td class=\"number\" data-label=\"95 % interval\">{interval}</td><td>{}</td><td>{}</td></tr>\n{}",
-        remark.as_ref().map_or("", |_| " class=\"remarked\""),
+        if remarks.is_empty() { "" } else { " class=\"remarked\"" },
         escape(&result.text),
         escape(&paper(result)),
         if result.values.len() == 1 { "number" } else { "" },
         strip::draw(result).unwrap_or_default(),
         badge(result.verdict),
-        remark.unwrap_or_default()
+        remarks.concat()
     )
 }

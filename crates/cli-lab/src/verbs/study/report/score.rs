@@ -94,6 +94,21 @@ fn conclusions(page: &mut String, past: &Past, sections: &[Section]) -> std::fmt
             number(&all, &decided)
         )?;
     }
+    let of_section = |section: &Section| -> Vec<bool> {
+        let of = |claim| section.sensitivity.dependence(claim);
+        comparisons(section).filter_map(of).map(|dependence| dependence.is_fragile()).collect()
+    };
+    let varied: Vec<bool> = sections.iter().flat_map(of_section).collect();
+    if !varied.is_empty() {
+        let fragile = varied.iter().filter(|is_fragile| **is_fragile).count();
+        writeln!(
+            page,
+            "<p>{} were repeated with half and double of parameters of the model that no description of a machine \
+             states. The verdicts of {} change with one of them: those are marked fragile.</p>",
+            varied.len(),
+            fragile
+        )?;
+    }
     let nodes = past.hosts.iter().map(|host| host.nodes).max();
     let host = counts(sections.iter().filter(|s| s.experiment.machine == HOST));
     if number(&host, &decided) > 0
@@ -138,13 +153,16 @@ fn table(page: &mut String, sections: &[Section]) -> std::fmt::Result {
             badge(section.judged.verdict)
         )?;
         for claim in comparisons(section) {
+            let dependence = section.sensitivity.dependence(claim);
+            let is_fragile = dependence.is_some_and(|dependence| dependence.is_fragile());
             writeln!(
                 page,
-                "<tr><td></td><td>{}</td><td class=\"where\">{}</td><td class=\"where\">{}</td><td>{}</td></tr>",
+                "<tr><td></td><td>{}</td><td class=\"where\">{}</td><td class=\"where\">{}</td><td>{}{}</td></tr>",
                 escape(&claim.text),
                 escape(&paper(claim)),
                 here(claim),
-                badge(claim.verdict)
+                badge(claim.verdict),
+                if is_fragile { " <span class=\"fragile\">fragile</span>" } else { "" }
             )?;
         }
     }
