@@ -9,8 +9,9 @@
 //! ```
 //!
 //! The thread runs no code of its own meanwhile: only the instruction of a system call in its vDSO.
-//! A call that the stop has interrupted is restarted by the kernel. Signals are blocked until the
-//! thread continues.
+//! What a call points to is in a page of its own, which is unmapped afterwards. A call that the stop
+//! has interrupted begins again, by the kernel or (where that would let it return EINTR) by its
+//! registers; so a timeout may begin anew. Signals are blocked until the thread continues.
 
 use std::io;
 
@@ -40,7 +41,8 @@ pub struct Remote(Thread);
 ///
 /// # Errors
 /// `ESRCH` if it has ended, `EPERM` without the right to trace it or if another process traces it,
-/// `ETIMEDOUT` if it does not stop within a second (it waits for a device),
+/// `ETIMEDOUT` if it does not stop within a second (it waits for a device, a child after vfork(2), or
+/// its share of CPU time), another if it has a seccomp filter that cannot be suspended,
 /// [`io::ErrorKind::Unsupported`] on another architecture and for a 32-bit program; and those of
 /// `work`.
 pub fn within<T: Send>(
@@ -53,8 +55,9 @@ pub fn within<T: Send>(
         let tracer = scope.spawn(move || {
             let mut remote = Remote(Thread::stop(tid)?);
             let result = work(&mut remote);
-            remote.0.resume()?;
-            result
+            let resumed = remote.0.resume();
+            let result = result?;
+            resumed.map(|()| result)
         });
         tracer.join().unwrap_or_else(|_| Err(io::Error::other("the tracing thread died")))
     })
@@ -71,7 +74,7 @@ impl Remote {
         let bits = raw_count(nodes);
         let mask = if bits == 0 { 0 } else { self.0.write(nodes)? };
         let mode = i64::from(mode as i32 | flags);
-        self.0.call(libc::SYS_set_mempolicy, [mode.cast_unsigned(), mask, bits as u64, 0, 0])?;
+        self.0.call(libc::SYS_set_mempolicy, [mode.cast_unsigned(), mask, bits as u64, 0, 0, 0])?;
         Ok(())
     }
 
@@ -83,7 +86,7 @@ impl Remote {
         let at = self.0.write(&[0; MASK_WORDS + 1])?;
         let (mode, mask) = (at, at + size_of::<u64>() as u64);
         let bits = (MASK_WORDS * 64) as u64;
-        self.0.call(libc::SYS_get_mempolicy, [mode, mask, bits, 0, 0])?;
+        self.0.call(libc::SYS_get_mempolicy, [mode, mask, bits, 0, 0, 0])?;
         let words = self.0.read::<{ MASK_WORDS + 1 }>()?;
         // The mode is an int, in the first half of the first word.
         Ok((words[0] as i32, words[1..].to_vec()))
@@ -96,7 +99,7 @@ impl Remote {
     pub fn set_thp_switch(&mut self, switch: ThpSwitch) -> io::Result<()> {
         let (disable, flags) = switch.raw();
         let option = u64::from(libc::PR_SET_THP_DISABLE.cast_unsigned());
-        self.0.call(libc::SYS_prctl, [option, u64::from(disable), flags, 0, 0]).map(drop)
+        self.0.call(libc::SYS_prctl, [option, u64::from(disable), flags, 0, 0, 0]).map(drop)
     }
 
     /// The switch of huge pages of its process.
@@ -105,7 +108,7 @@ impl Remote {
     /// As [`crate::prctl::thp_switch`].
     pub fn thp_switch(&mut self) -> io::Result<ThpSwitch> {
         let option = u64::from(libc::PR_GET_THP_DISABLE.cast_unsigned());
-        self.0.call(libc::SYS_prctl, [option, 0, 0, 0, 0]).map(ThpSwitch::of_raw)
+        self.0.call(libc::SYS_prctl, [option, 0, 0, 0, 0, 0]).map(ThpSwitch::of_raw)
     }
 }
 

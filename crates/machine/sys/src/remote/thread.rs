@@ -1,7 +1,7 @@
 //! A stopped thread on x86-64: its registers, its memory, and the calls that it makes.
 //!
-//! Source: ptrace(2), arch/x86/kernel/signal.c (how the kernel restarts calls), the System V ABI
-//! (AMD64 supplement, section 3.2.2: the red zone).
+//! Source: ptrace(2), signal(7) (calls that a stop interrupts), rseq(2), arch/x86/kernel/signal.c
+//! (how the kernel restarts calls).
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,15 +11,16 @@ use std::time::{Duration, Instant};
 
 use crate::check;
 
-/// The longest wait for a stop.
+/// The longest wait until a thread that runs stops.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// The longest wait for a call. It may wait for a lock of the kernel, and the thread cannot be let go
+/// before it has returned.
+const CALL_PATIENCE: Duration = Duration::from_secs(60);
 /// Time between two looks.
 const LOOK: Duration = Duration::from_micros(50);
 
-/// Bytes below the stack pointer that may be in use (the red zone).
-const RED_ZONE: u64 = 128;
-/// Bytes below it that calls may use, for what they point to.
-const SCRATCH: usize = 256;
+/// Bytes of the page that calls use, for what they point to.
+const PAGE: u64 = 4096;
 /// Most bytes of the vDSO that are searched: it has two pages today.
 const VDSO_BYTES: usize = 16 << 10;
 /// `syscall`.
@@ -28,25 +29,54 @@ const SYSCALL: [u8; 2] = [0x0f, 0x05];
 const CODE_64: u64 = 0x33;
 /// Numbers from -4095 on are errors.
 const ERRORS: u64 = (-4095i64).cast_unsigned();
+/// What a call returns that a stop has interrupted, if the kernel does not restart it.
+const INTERRUPTED: u64 = (-(libc::EINTR as i64)).cast_unsigned();
+
+/// Calls that return EINTR after a stop, although no signal has arrived (signal(7)), and that can be
+/// made again.
+const MADE_AGAIN: [libc::c_long; 17] = [
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_io_getevents,
+    libc::SYS_io_uring_enter,
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+];
 
 /// The signal of a stop at the entry or the exit of a call, with `PTRACE_O_TRACESYSGOOD`.
 const CALL_STOP: i32 = libc::SIGTRAP | 0x80;
+/// `PTRACE_O_SUSPEND_SECCOMP`: the filters of the thread do not apply while it is traced.
+const SUSPEND_SECCOMP: usize = 1 << 21;
 /// `PTRACE_GETSIGMASK`.
 const GET_MASK: libc::c_uint = 0x420a;
 /// `PTRACE_SETSIGMASK`.
 const SET_MASK: libc::c_uint = 0x420b;
+/// `PTRACE_GET_RSEQ_CONFIGURATION`.
+const GET_RSEQ: libc::c_uint = 0x420f;
 
 /// A stopped thread.
 #[derive(Debug)]
 pub struct Thread {
     tid: i32,
     memory: File,
+    /// With which it continues.
     registers: libc::user_regs_struct,
     mask: u64,
     /// Address of an instruction that makes a call.
     syscall: u64,
-    /// What was in the memory that calls use.
-    scratch: [u8; SCRATCH],
+    /// The page that calls use, once it is there.
+    page: Option<u64>,
 }
 
 /// How a wait for a thread ended.
@@ -64,28 +94,40 @@ impl Thread {
     /// Stops a thread.
     pub fn stop(tid: i32) -> io::Result<Self> {
         let options = libc::PTRACE_O_TRACESYSGOOD.cast_unsigned() as usize;
-        control(libc::PTRACE_SEIZE, tid, options)?;
+        if has_filters_of_its_own(tid)? {
+            // Its filter may end it at a call that it does not make itself.
+            control(libc::PTRACE_SEIZE, tid, options | SUSPEND_SECCOMP).map_err(filtered)?;
+        } else {
+            control(libc::PTRACE_SEIZE, tid, options)?;
+        }
         control(libc::PTRACE_INTERRUPT, tid, 0)?;
-        wait_for_interruption(tid)?;
+        wait_for_interruption(tid, PATIENCE)?;
         let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{tid}/mem"))?;
-        let registers = registers(tid)?;
+        let mut registers = registers(tid)?;
         if registers.cs != CODE_64 {
             let cause = "it is a 32-bit program";
             return Err(io::Error::new(io::ErrorKind::Unsupported, cause));
         }
+        if let Some(abort) = restartable_sequence(tid, &memory, registers.rip)? {
+            registers.rip = abort;
+        }
+        let is_made_again =
+            MADE_AGAIN.iter().any(|call| call.cast_unsigned() == registers.orig_rax);
+        if registers.rax == INTERRUPTED && is_made_again && !has_signal(tid)? {
+            registers.rax = registers.orig_rax;
+            registers.rip -= SYSCALL.len() as u64;
+            registers.orig_rax = u64::MAX;
+        }
         let syscall = find_syscall(tid, &memory)?;
         let mask = signal_mask(tid)?;
-        let mut thread = Self { tid, memory, registers, mask, syscall, scratch: [0; SCRATCH] };
-        let address = thread.scratch_address();
-        thread.memory.read_exact_at(&mut thread.scratch, address)?;
         // A signal that arrives meanwhile waits: its handler must not run on the calls' registers.
         set_signal_mask(tid, u64::MAX)?;
-        Ok(thread)
+        Ok(Self { tid, memory, registers, mask, syscall, page: None })
     }
 
     /// Makes a call. Returns what it returns.
-    pub fn call(&mut self, number: libc::c_long, arguments: [u64; 5]) -> io::Result<u64> {
-        let [rdi, rsi, rdx, r10, r8] = arguments;
+    pub fn call(&mut self, number: libc::c_long, arguments: [u64; 6]) -> io::Result<u64> {
+        let [rdi, rsi, rdx, r10, r8, r9] = arguments;
         let registers_of_call = libc::user_regs_struct {
             rip: self.syscall,
             rax: number.cast_unsigned(),
@@ -96,13 +138,20 @@ impl Thread {
             rdx,
             r10,
             r8,
+            r9,
             ..self.registers
         };
         set_registers(self.tid, &registers_of_call)?;
         for _ in ["entry", "exit"] {
             control(libc::PTRACE_SYSCALL, self.tid, 0)?;
-            if wait(self.tid)? != Stop::Call {
-                return Err(io::Error::other("the thread stopped outside of the call"));
+            loop {
+                let signal = match wait(self.tid, CALL_PATIENCE)? {
+                    Stop::Call => break,
+                    // Its process is stopped by SIGSTOP, which cannot be blocked.
+                    Stop::Interrupted => 0,
+                    Stop::Signal(signal) => signal,
+                };
+                control(libc::PTRACE_SYSCALL, self.tid, signal.cast_unsigned() as usize)?;
             }
         }
         let returned = registers(self.tid)?.rax;
@@ -116,17 +165,19 @@ impl Thread {
     /// Writes what a call points to. Returns its address.
     pub fn write(&mut self, words: &[u64]) -> io::Result<u64> {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        if bytes.len() > SCRATCH {
+        if bytes.len() as u64 > PAGE {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
-        self.memory.write_all_at(&bytes, self.scratch_address())?;
-        Ok(self.scratch_address())
+        let page = self.page()?;
+        self.memory.write_all_at(&bytes, page)?;
+        Ok(page)
     }
 
     /// Reads what a call has written there.
-    pub fn read<const WORDS: usize>(&self) -> io::Result<[u64; WORDS]> {
+    pub fn read<const WORDS: usize>(&mut self) -> io::Result<[u64; WORDS]> {
+        let page = self.page()?;
         let mut words = [0; WORDS];
-        for (at, word) in (self.scratch_address()..).step_by(size_of::<u64>()).zip(&mut words) {
+        for (at, word) in (page..).step_by(size_of::<u64>()).zip(&mut words) {
             let mut bytes = [0; size_of::<u64>()];
             self.memory.read_exact_at(&mut bytes, at)?;
             *word = u64::from_ne_bytes(bytes);
@@ -134,28 +185,40 @@ impl Thread {
         Ok(words)
     }
 
+    /// The page that calls use: one of their own, because all other memory belongs to the program.
+    fn page(&mut self) -> io::Result<u64> {
+        if let Some(page) = self.page {
+            return Ok(page);
+        }
+        let (access, kind) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let (access, kind) = (access.cast_unsigned(), kind.cast_unsigned());
+        let arguments = [0, PAGE, u64::from(access), u64::from(kind), u64::MAX, 0];
+        let page = self.call(libc::SYS_mmap, arguments)?;
+        self.page = Some(page);
+        Ok(page)
+    }
+
     /// Lets the thread continue where it was stopped.
-    pub fn resume(self) -> io::Result<()> {
+    pub fn resume(mut self) -> io::Result<()> {
+        if let Some(page) = self.page.take() {
+            self.call(libc::SYS_munmap, [page, PAGE, 0, 0, 0, 0])?;
+        }
         // After a call, the thread is stopped at its exit. Only on the way from an interruption does
         // the kernel restart an interrupted call, or let it return EINTR where a handler ran.
         control(libc::PTRACE_INTERRUPT, self.tid, 0)?;
         control(libc::PTRACE_CONT, self.tid, 0)?;
-        wait_for_interruption(self.tid)?;
-        self.memory.write_all_at(&self.scratch, self.scratch_address())?;
+        wait_for_interruption(self.tid, CALL_PATIENCE)?;
         set_registers(self.tid, &self.registers)?;
         set_signal_mask(self.tid, self.mask)?;
         control(libc::PTRACE_DETACH, self.tid, 0)
     }
-
-    fn scratch_address(&self) -> u64 {
-        self.registers.rsp.wrapping_sub(RED_ZONE + SCRATCH as u64) & !15
-    }
 }
 
 /// Waits for the stop of `PTRACE_INTERRUPT`. Signals before it are delivered.
-fn wait_for_interruption(tid: i32) -> io::Result<()> {
+fn wait_for_interruption(tid: i32, limit: Duration) -> io::Result<()> {
     loop {
-        let signal = match wait(tid)? {
+        let signal = match wait(tid, limit)? {
             Stop::Interrupted => return Ok(()),
             Stop::Call => 0,
             Stop::Signal(signal) => signal,
@@ -165,8 +228,8 @@ fn wait_for_interruption(tid: i32) -> io::Result<()> {
 }
 
 /// Waits until the thread stops.
-fn wait(tid: i32) -> io::Result<Stop> {
-    let deadline = Instant::now() + PATIENCE;
+fn wait(tid: i32, limit: Duration) -> io::Result<Stop> {
+    let deadline = Instant::now() + limit;
     loop {
         let mut status = 0;
         // SAFETY: the pointer is to a live local.
@@ -190,6 +253,77 @@ fn wait(tid: i32) -> io::Result<Stop> {
             (_, signal) => Stop::Signal(signal),
         });
     }
+}
+
+/// Where the thread continues if it is in a restartable sequence (rseq(2)): the kernel aborts a
+/// sequence that a stop has interrupted, but not while the thread makes calls elsewhere.
+fn restartable_sequence(tid: i32, memory: &File, at: u64) -> io::Result<Option<u64>> {
+    let mut configuration = [0u64; 3];
+    // SAFETY: the pointer is to a live array of the size that is given.
+    let known = check(unsafe {
+        libc::ptrace(GET_RSEQ, tid, size_of_val(&configuration), &raw mut configuration)
+    });
+    // Linux before 5.13 does not tell it. A thread may have none.
+    let [area, ..] = configuration;
+    if known.is_err() || area == 0 {
+        return Ok(None);
+    }
+    let word = |at: u64| -> io::Result<u64> {
+        let mut bytes = [0; size_of::<u64>()];
+        memory.read_exact_at(&mut bytes, at)?;
+        Ok(u64::from_ne_bytes(bytes))
+    };
+    // struct rseq: cpu_id_start and cpu_id, rseq_cs. struct rseq_cs: version and flags, start_ip,
+    // post_commit_offset, abort_ip.
+    let sequence = word(area + 8)?;
+    if sequence == 0 {
+        return Ok(None);
+    }
+    let (start, bytes, abort) = (word(sequence + 8)?, word(sequence + 16)?, word(sequence + 24)?);
+    Ok((at.wrapping_sub(start) < bytes).then_some(abort))
+}
+
+/// Whether the thread has seccomp filters that this process does not have.
+fn has_filters_of_its_own(tid: i32) -> io::Result<bool> {
+    let filters = |status: &str| {
+        let number = |name| field(status, name).and_then(|text| text.parse::<u32>().ok());
+        // Linux before 5.9 does not count them.
+        number("Seccomp_filters:").or_else(|| number("Seccomp:")).unwrap_or(0)
+    };
+    let own = std::fs::read_to_string("/proc/self/status")?;
+    Ok(filters(&status(tid)?) > filters(&own))
+}
+
+fn filtered(error: io::Error) -> io::Error {
+    if error.raw_os_error() == Some(libc::ESRCH) {
+        return error;
+    }
+    io::Error::other(
+        "it has a seccomp filter, which could end it at a system call that it does not make itself; \
+         only root outside of a filter can suspend it",
+    )
+}
+
+/// Whether a signal waits for the thread that it does not block.
+fn has_signal(tid: i32) -> io::Result<bool> {
+    let status = status(tid)?;
+    let set = |name| {
+        field(&status, name).and_then(|text| u64::from_str_radix(text, 16).ok()).unwrap_or(0)
+    };
+    Ok((set("SigPnd:") | set("ShdPnd:")) & !set("SigBlk:") != 0)
+}
+
+/// /proc/TID/status.
+fn status(tid: i32) -> io::Result<String> {
+    std::fs::read_to_string(format!("/proc/{tid}/status")).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => io::Error::from_raw_os_error(libc::ESRCH),
+        _ => error,
+    })
+}
+
+/// The value of a line of /proc/TID/status.
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
 
 /// The address of a `syscall` instruction: the vDSO has some, and every 64-bit program has it.

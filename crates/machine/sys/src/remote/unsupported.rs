@@ -12,7 +12,7 @@ impl Thread {
         Err(io::Error::new(io::ErrorKind::Unsupported, cause))
     }
 
-    pub fn call(&mut self, _: libc::c_long, _: [u64; 5]) -> io::Result<u64> {
+    pub fn call(&mut self, _: libc::c_long, _: [u64; 6]) -> io::Result<u64> {
         match *self {}
     }
 
@@ -20,7 +20,7 @@ impl Thread {
         match *self {}
     }
 
-    pub fn read<const WORDS: usize>(&self) -> io::Result<[u64; WORDS]> {
+    pub fn read<const WORDS: usize>(&mut self) -> io::Result<[u64; WORDS]> {
         match *self {}
     }
 
