@@ -10,6 +10,7 @@ use std::time::Duration;
 use assert_cmd::Command;
 use numapilot_sys::process::PidFd;
 use numapilot_test_kit::wait_until;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::failures::compiled;
@@ -89,31 +90,165 @@ fn people_see_what_is_compared_and_why_the_rest_is_not() {
     assert!(text.contains(skipped), "{text}");
 }
 
-#[test]
-fn the_threads_of_a_running_server_are_placed_and_released() {
+/// A server that does what its argument says, and then waits in all of its threads and processes.
+const ODD: &str = r#"
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+static const char *what;
+static int is(const char *name) { return strcmp(what, name) == 0; }
+static void *thread(void *none) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(0, &one);
+    if (is("pinned")) sched_setaffinity(0, sizeof one, &one);
+    if (is("waits")) {
+        struct epoll_event event;
+        int events = epoll_create1(0);
+        if (epoll_wait(events, &event, 1, -1) < 0) creat("interrupted", 0600);
+    }
+    for (;;) pause();
+    return none;
+}
+int main(int count, char **words) {
+    pthread_t one;
+    what = words[count - 1];
+    if (is("thp")) prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+    if (is("forks") || is("stopped"))
+        for (int i = 0; i < 2; i++) if (fork() == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            if (is("stopped")) raise(SIGSTOP);
+            for (;;) pause();
+        }
+    if (is("threads") || is("pinned") || is("waits") || is("first"))
+        for (int i = 0; i < 3; i++) pthread_create(&one, 0, thread, 0);
+    FILE *file = fopen("pid", "w");
+    fprintf(file, "%d", getpid());
+    fclose(file);
+    fclose(fopen("figure", "w"));
+    if (is("first")) pthread_exit(0);
+    for (;;) pause();
+}
+"#;
+
+/// Runs `tune trial` of the odd server. The load adds a line to the log of the states of all
+/// threads: lines of their status that match `seen`. Returns the outcome and the log, of which the
+/// lines of the default are the first, fourth and fifth.
+fn trial_of(what: &str, plan: &str, seen: &str) -> Option<(Value, Vec<String>)> {
     let folder = folder("", &[]);
     let path = folder.path();
-    let source = "#include <pthread.h>\n#include <stdio.h>\n#include <unistd.h>\n\
-                  static void *wait(void *none) { pause(); return none; }\n\
-                  int main(void) { pthread_t one;\n\
-                  for (int i = 0; i < 3; i++) pthread_create(&one, 0, wait, 0);\n\
-                  FILE *file = fopen(\"pid\", \"w\"); fprintf(file, \"%d\", getpid());\n\
-                  fclose(file); fclose(fopen(\"figure\", \"w\")); pause(); }";
-    let Some(_) = compiled(path, "server", source, &["-pthread"]) else { return };
-    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
-        println!("skipped: needs two CPUs");
+    compiled(path, "server", ODD, &["-pthread"])?;
+    fs::write(path.join("plan"), plan).unwrap();
+    let tasks = "pid=$(cat pid); for process in $pid $(cat /proc/$pid/task/*/children); do \
+                 for task in /proc/$process/task/*; do";
+    let load = format!(
+        "sleep 0.2; {tasks} sed -n 's/^{seen}:[[:space:]]*//p' $task/status; done; done | sort | \
+         tr '\\n' ' ' >> log; echo >> log; echo figure=100"
+    );
+    let mut command = Command::cargo_bin("numapilot").unwrap();
+    command.current_dir(path).args(["tune", "trial", "--plan", "plan", "--rounds", "3", "--json"]);
+    command.args(["--server", &format!("./server {what}"), "--ready", "test -e figure"]);
+    command.args(["--load", &load, "--metric", "figure=([0-9]+)", "--setup", "rm -f figure"]);
+    command.args(["--warmup", "0", "--restart", "never"]).timeout(Duration::from_secs(60));
+    let output = command.output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let outcome = serde_json::from_str(&text)
+        .unwrap_or_else(|_| panic!("{text}{}", String::from_utf8(output.stderr).unwrap()));
+    assert!(!path.join("interrupted").exists());
+    Some((outcome, read(path, "log").lines().map(|line| line.trim().to_owned()).collect()))
+}
+
+/// The lines of the default, and those of the plan.
+fn split(log: &[String]) -> ([&str; 3], [&str; 3]) {
+    assert_eq!(log.len(), 6, "{log:?}");
+    let of = |lines: [usize; 3]| lines.map(|line| log[line].as_str());
+    (of([0, 3, 4]), of([1, 2, 5]))
+}
+
+const CPUS: &str = "Cpus_allowed_list";
+const THP: &str = "THP_enabled";
+const SPARSE: &str = "threads = \"sparse\"\n";
+const WITHOUT_THP: &str = "thp = \"never\"\n";
+
+/// The CPUs on which this process may run, if there are two or more.
+fn two_cpus() -> Option<String> {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+    let list = list.trim().to_owned();
+    if list.contains(['-', ',']) {
+        return Some(list);
+    }
+    println!("skipped: needs two CPUs");
+    None
+}
+
+/// Whether all of these are single CPUs.
+fn are_placed(cpus: &str) -> bool {
+    cpus.split(' ').all(|cpus| cpus.parse::<u32>().is_ok())
+}
+
+#[test]
+fn the_threads_of_a_running_server_are_placed_and_released() {
+    let Some(all) = two_cpus() else { return };
+    let Some((outcome, log)) = trial_of("threads", SPARSE, CPUS) else { return };
+    let (default, plan) = split(&log);
+    assert_eq!(outcome["ratio"], 1.0, "{outcome}");
+    let free = [&*all; 4].join(" ");
+    assert_eq!(default, [&*free; 3], "{log:?}");
+    assert!(plan.iter().all(|cpus| are_placed(cpus)), "{log:?}");
+}
+
+#[test]
+fn processes_that_a_server_forks_are_placed_like_threads() {
+    let Some(all) = two_cpus() else { return };
+    let Some((_, log)) = trial_of("forks", SPARSE, CPUS) else { return };
+    let (default, plan) = split(&log);
+    let free = [&*all; 3].join(" ");
+    assert_eq!(default, [&*free; 3], "{log:?}");
+    let placed = |cpus: &str| cpus.split(' ').filter(|cpus| cpus.parse::<u32>().is_ok()).count();
+    assert_eq!(plan.map(placed), [2; 3], "{log:?}");
+}
+
+#[test]
+fn what_the_server_has_set_itself_is_left_alone() {
+    let Some(all) = two_cpus() else { return };
+    let pinned = format!("0 0 0 {all}");
+    for plan in [SPARSE, "cpus = \"0\"\n", "cpus = \"1\"\n"] {
+        let Some((_, log)) = trial_of("pinned", plan, CPUS) else { return };
+        assert_eq!(split(&log).0, [&*pinned; 3], "{log:?}");
+    }
+    if is_supported() {
+        let Some((outcome, log)) = trial_of("thp", WITHOUT_THP, THP) else { return };
+        assert_eq!(log, ["0"; 6]);
+        let reason = outcome["reason"].as_str().unwrap();
+        assert!(reason.contains("the program has set its switch of huge pages itself"), "{reason}");
+    }
+}
+
+#[test]
+fn threads_of_every_kind_go_on_after_a_change() {
+    if !is_supported() {
         return;
     }
-    fs::write(path.join("sparse"), "threads = \"sparse\"\n").unwrap();
-    // 80 if all four threads have a CPU of their own, 100 if none has.
-    let load = "sleep 0.3; case $(grep -h Cpus_allowed_list /proc/$(cat pid)/task/*/status | \
-                grep -c '[[:space:]][0-9]*$') in 4) echo figure=80;; 0) echo figure=100;; \
-                *) exit 9;; esac";
-    let more = ["--load", load, "--setup", "rm -f figure", "--json"];
-    let report = json(tune_running(path, &["sparse"], &more));
-    assert_eq!(report["best"]["plan"], "sparse", "{report}");
-    assert_eq!(report["default"]["median"], 100.0, "{report}");
-    assert!((report["best"]["ratio"].as_f64().unwrap() - 0.8).abs() < 1e-9, "{report}");
+    for (what, threads) in [("waits", 4), ("first", 3), ("stopped", 3)] {
+        let Some((outcome, log)) = trial_of(what, WITHOUT_THP, THP) else { return };
+        assert_eq!(outcome["ratio"], 1.0, "{what}: {outcome}");
+        let (default, plan) = split(&log);
+        let all = |value| [value; 4][..threads].join(" ");
+        assert_eq!(default.map(str::to_owned), [all("1"), all("1"), all("1")], "{what}");
+        assert_eq!(plan.map(str::to_owned), [all("0"), all("0"), all("0")], "{what}");
+    }
+    let Some((_, log)) = trial_of("stopped", WITHOUT_THP, "State") else { return };
+    assert!(log.iter().all(|line| line.matches("T (stopped)").count() == 2), "{log:?}");
 }
 
 #[test]

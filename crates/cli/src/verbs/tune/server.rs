@@ -69,14 +69,16 @@ impl ServerArgs {
         if self.server.is_none() {
             return Vec::new();
         }
-        let fields = [
+        let restart = match self.restart {
+            RestartWhen::Plan => "plan",
+            RestartWhen::Never => "never",
+        };
+        vec![
             ("ready command", json!(self.ready)),
             ("load", json!(self.load)),
             ("load's CPU list", json!(self.load_cpus)),
-        ];
-        let keeps_running =
-            (self.restart == RestartWhen::Never).then_some(("restart", json!("never")));
-        fields.into_iter().chain(keeps_running).collect()
+            ("restart", json!(restart)),
+        ]
     }
 }
 

@@ -11,16 +11,19 @@
 //! memory that it has stays where it is. A thread or process that is created later inherits them.
 //! A thread that has set its own affinity or policy is left alone.
 
+mod known;
 mod obstacle;
 mod threads;
 
 use std::io;
+use std::sync::atomic::AtomicBool;
 
 use numapilot_observe::{Orphans, Tree};
 use numapilot_sys::prctl::{self, ThpSwitch};
 use numapilot_sys::{affinity, mempolicy};
 use numapilot_topology::CpuSet;
 
+use known::Threads;
 pub use obstacle::obstacle;
 
 use crate::effect::Policy;
@@ -40,12 +43,8 @@ pub struct Live {
     start: State,
     /// What applies now; `None` after a change that failed.
     now: Option<State>,
-    /// The CPUs that threads had by this process: a thread with others has set them itself.
-    cpus: Vec<CpuSet>,
-    /// The same of policies.
-    policies: Vec<Policy>,
-    /// Number of threads that have set their policy themselves.
-    own_policy: usize,
+    /// What each thread has of it, as far as it was asked.
+    threads: Threads,
 }
 
 /// Settings of threads.
@@ -62,7 +61,8 @@ struct State {
 pub struct Window {
     held: Option<Held>,
     watcher: Option<Watcher>,
-    own_policy: usize,
+    /// Settings of the plan that threads keep from having.
+    notes: Vec<Note>,
 }
 
 impl Live {
@@ -92,26 +92,28 @@ impl Live {
         };
         // What a kernel or filter does not tell is left as it is.
         let thp = prepared.steps.thp.or_else(|| prctl::thp_switch().ok());
-        let start = State { cpus: CpuSet::from_words(&cpus), policy: policy.clone(), thp };
+        let start = State { cpus: CpuSet::from_words(&cpus), policy, thp };
         Ok(Self {
             program: program.pid(),
             tree: Tree::of_child_with(program.pid(), orphans.clone()),
             orphans,
-            cpus: vec![start.cpus.clone()],
             now: Some(start.clone()),
             start,
-            policies: vec![policy],
-            own_policy: 0,
+            threads: Threads::default(),
         })
     }
 
     /// Applies the settings of `prepared`, in place of those that apply now. What it leaves open is
-    /// as at the start of the program.
+    /// as at the start of the program. Ends early when `is_interrupted` becomes true.
     ///
     /// # Errors
-    /// [`PlaceError`] for the first setting that cannot be changed, or that reads back otherwise.
-    /// Then a part of the plan may apply.
-    pub fn change(&mut self, prepared: &Prepared) -> Result<Window, PlaceError> {
+    /// [`PlaceError`] for the first setting that cannot be changed, or that reads back otherwise,
+    /// and if it was interrupted. Then a part of the plan may apply.
+    pub fn change(
+        &mut self,
+        prepared: &Prepared,
+        is_interrupted: &AtomicBool,
+    ) -> Result<Window, PlaceError> {
         let held = match prepared.machine_wide() {
             [] => None,
             settings => SettingsJournal::system()?.acquire(settings, &prepared.program())?,
@@ -128,7 +130,7 @@ impl Live {
             },
             thp: steps.thp.or(self.start.thp),
         };
-        self.change_threads(&wanted)?;
+        self.change_threads(&wanted, is_interrupted)?;
         let watch = |order: &[_]| {
             Watcher::of_running(self.program, order.to_vec(), self.orphans.clone()).map_err(
                 |error| PlaceError::Live {
@@ -139,7 +141,8 @@ impl Live {
         };
         let placement = prepared.placement.as_ref();
         let watcher = placement.map(|placement| watch(placement.order())).transpose()?;
-        Ok(Window { held, watcher, own_policy: self.own_policy })
+        let notes = self.threads.notes(&self.start, &wanted);
+        Ok(Window { held, watcher, notes })
     }
 }
 
@@ -148,19 +151,21 @@ impl Window {
     /// all CPUs of their order. Returns what had no effect.
     #[must_use]
     pub fn end(self) -> Vec<Note> {
-        let Self { held, watcher, own_policy } = self;
+        let Self { held, watcher, mut notes } = self;
         drop(held);
-        let threads = watcher.map(Watcher::release);
-        let mut notes: Vec<Note> = threads.as_ref().map(Outcome::notes).unwrap_or_default();
-        if own_policy > 0 {
-            notes.push(Note::new(
-                "memory",
-                format!(
-                    "{own_policy} threads of the program have set a memory policy themselves; \
-                     numapilot left these alone"
-                ),
-                "use the program's own setting for its memory",
-            ));
+        if let Some(threads) = watcher.map(Watcher::release) {
+            // Where some threads are placed, the plan applies.
+            if threads.placed == 0 || threads.refused > 0 {
+                notes.extend(threads.notes());
+            }
+            if threads == Outcome::default() {
+                notes.push(Note::new(
+                    "threads",
+                    "the program had no threads to place: each of its processes has one, and \
+                     executes another program than its parent",
+                    "compare plans without threads",
+                ));
+            }
         }
         notes
     }
@@ -210,6 +215,7 @@ mod tests {
         };
         let default = prepared(&Plan::default());
         let running = default.spawn(silent).unwrap();
+        let never = AtomicBool::new(false);
         let mut live = Live::of(&running, &default, Orphans::Ignored).unwrap();
         let all = |live: &mut Live| {
             live.tree.refresh();
@@ -218,12 +224,12 @@ mod tests {
         numapilot_test_kit::wait_until("the shell has no child", || all(&mut live).len() == 2);
         let memory = MemoryPolicy { mode: MemoryMode::Local, ..MemoryPolicy::default() };
         let plan = Plan { memory, thp: Thp::Never, ..Plan::default() };
-        let window = live.change(&prepared(&plan)).unwrap();
+        let window = live.change(&prepared(&plan), &never).unwrap();
         for pid in all(&mut live) {
             assert_eq!((policy_of(pid).mode, has_thp(pid)), (Mode::Local, false));
         }
         assert!(window.end().is_empty());
-        let window = live.change(&default).unwrap();
+        let window = live.change(&default, &never).unwrap();
         for pid in all(&mut live) {
             assert_eq!((policy_of(pid), has_thp(pid)), (live.start.policy.clone(), true));
         }
@@ -245,9 +251,11 @@ mod tests {
         remote::within(running.pid(), set).unwrap();
         let mut live = Live::of(&running, &default, Orphans::Ignored).unwrap();
         let memory = MemoryPolicy { mode: MemoryMode::Local, ..MemoryPolicy::default() };
-        let window = live.change(&prepared(&Plan { memory, ..Plan::default() })).unwrap();
+        let window = live
+            .change(&prepared(&Plan { memory, ..Plan::default() }), &AtomicBool::new(false))
+            .unwrap();
         assert_eq!(policy_of(running.pid()).mode, Mode::Preferred);
         let notes = window.end();
-        assert!(notes[0].to_string().contains("1 threads of the program"), "{notes:?}");
+        assert!(notes[0].to_string().contains("the policy of all of its threads"), "{notes:?}");
     }
 }

@@ -23,6 +23,19 @@ pub struct OutsideProcesses {
     tree: Tree,
     known: HashMap<i32, Known>,
     occupancy: Option<PathBuf>,
+    /// Whether copies of a process are recognised.
+    knows_copies: bool,
+}
+
+/// A process whose threads have to be placed.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ToPlace {
+    /// Its number.
+    pub pid: i32,
+    /// Its threads.
+    pub threads: Vec<Seen>,
+    /// Whether it executes the program of its parent, so that it will not count its CPUs.
+    pub is_copy: bool,
 }
 
 #[derive(Debug)]
@@ -51,13 +64,15 @@ impl OutsideProcesses {
         let orphans = occupancy
             .as_ref()
             .map_or(Orphans::Ignored, |path| Orphans::marked(BIND_OCCUPANCY, path.as_os_str()));
-        Self { tree: Tree::of_child_with(program, orphans), known: HashMap::new(), occupancy }
+        let tree = Tree::of_child_with(program, orphans);
+        Self { tree, known: HashMap::new(), occupancy, knows_copies: false }
     }
 
-    /// The processes of a program that runs without the library.
+    /// The processes of a program that runs without the library. Copies of a process (fork without
+    /// exec, as PostgreSQL's for each connection) are placed like threads, as the library does.
     pub fn of_running(program: i32, orphans: Orphans) -> Self {
         let tree = Tree::of_child_with(program, orphans);
-        Self { tree, known: HashMap::new(), occupancy: None }
+        Self { tree, known: HashMap::new(), occupancy: None, knows_copies: true }
     }
 
     /// Whether any process was running at the last look.
@@ -82,7 +97,7 @@ impl OutsideProcesses {
     /// The processes whose threads have to be placed from outside, each with its threads. A process
     /// is left out if it has the library, if it or its parent pins itself while it has the library
     /// (`taskset`), or if it is still being loaded.
-    pub fn threads_to_place(&mut self) -> Vec<(i32, Vec<Seen>)> {
+    pub fn threads_to_place(&mut self) -> Vec<ToPlace> {
         let mut found = Vec::new();
         for (pid, parent) in self.tree.running_with_parents() {
             let image = image(pid);
@@ -96,7 +111,15 @@ impl OutsideProcesses {
                 known.image = image;
             }
             if known.placed_from == Side::Outside {
-                found.push((pid, known.parent, threads(pid)));
+                let to_place = ToPlace { pid, threads: threads(pid), is_copy: false };
+                found.push((known.parent, to_place));
+            }
+        }
+        if self.knows_copies {
+            let image = |pid: i32| self.known.get(&pid).and_then(|known| known.image.as_ref());
+            for (parent, process) in &mut found {
+                process.is_copy =
+                    image(process.pid).is_some() && image(process.pid) == image(*parent);
             }
         }
         if found.is_empty() {
@@ -106,8 +129,8 @@ impl OutsideProcesses {
         let occupancy =
             self.occupancy.as_ref().and_then(|path| fs::read(path).ok()).unwrap_or_default();
         let pinned = |pid: i32| holds(&occupancy, pid.unsigned_abs()) == Some(Holds::ItsOwn);
-        found.retain(|(pid, parent, _)| !pinned(*pid) && !pinned(*parent));
-        found.into_iter().map(|(pid, _, threads)| (pid, threads)).collect()
+        found.retain(|(parent, process)| !pinned(process.pid) && !pinned(*parent));
+        found.into_iter().map(|(_, process)| process).collect()
     }
 }
 
@@ -180,7 +203,7 @@ mod tests {
         wait_until("the child does not need placing", || {
             processes.refresh();
             sleeper =
-                processes.threads_to_place().iter().map(|(member, _)| *member).find(|m| *m != pid);
+                processes.threads_to_place().iter().map(|process| process.pid).find(|m| *m != pid);
             sleeper.is_some()
         });
         let sleeper = sleeper.unwrap();

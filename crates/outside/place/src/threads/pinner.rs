@@ -39,6 +39,8 @@ pub struct Pinner {
     all: CpuSet,
     occupancy: HashMap<CpuId, u32>,
     processes: HashMap<i32, BTreeMap<i32, Place>>,
+    /// Whether the threads that are seen now have existed before any was placed.
+    is_first_look: bool,
     /// Number of threads pinned so far.
     pub placed: u32,
     /// Number of threads left alone because the program set their affinity.
@@ -54,18 +56,35 @@ impl Pinner {
             order,
             occupancy: HashMap::new(),
             processes: HashMap::new(),
+            is_first_look: false,
             placed: 0,
             pins_itself: 0,
             refused: 0,
         }
     }
 
+    /// For a program that runs already. Whatever its threads are restricted to at the first look is
+    /// their own choice.
+    pub fn of_running(order: Vec<CpuId>) -> Self {
+        Self { is_first_look: true, ..Self::new(order) }
+    }
+
+    /// Notes that all threads were seen once.
+    pub fn has_looked(&mut self) {
+        self.is_first_look = false;
+    }
+
+    /// All CPUs of the order.
+    pub fn all(&self) -> &CpuSet {
+        &self.all
+    }
+
     /// The orders for the threads of one process. `threads` must have all of them.
     ///
     /// The only thread of a process is not placed, because programs count their CPUs by its
     /// affinity before they start threads. If it has inherited the CPU of a placed thread, that is
-    /// undone for the same reason.
-    pub fn decide(&mut self, process: i32, threads: &[Seen]) -> Vec<Order> {
+    /// undone for the same reason. A copy of another process (`is_copy`) does not count them again.
+    pub fn decide(&mut self, process: i32, threads: &[Seen], is_copy: bool) -> Vec<Order> {
         let mut known = self.processes.remove(&process).unwrap_or_default();
         known.retain(|tid, place| {
             let stays = threads.iter().any(|seen| seen.tid == *tid);
@@ -88,7 +107,7 @@ impl Pinner {
                     self.pins_itself += 1;
                     known.insert(seen.tid, Place::ItsOwn);
                 }
-                None if threads.len() == 1 => {
+                None if threads.len() == 1 && !is_copy => {
                     if !self.all.is_subset(&seen.affinity) {
                         orders.push(Order::Free(seen.tid));
                     }
@@ -122,15 +141,16 @@ impl Pinner {
         }
     }
 
-    /// Forgets all placed threads, and returns them.
-    pub fn release(&mut self) -> Vec<i32> {
+    /// Forgets all placed threads, and returns them with their CPUs.
+    pub fn release(&mut self) -> Vec<(i32, CpuId)> {
         self.occupancy.clear();
         let mut released = Vec::new();
         for known in self.processes.values_mut() {
             known.retain(|tid, place| {
-                let is_placed = matches!(place, Place::On(_));
-                released.extend(is_placed.then_some(*tid));
-                !is_placed
+                if let Place::On(cpu) = place {
+                    released.push((*tid, *cpu));
+                }
+                *place == Place::ItsOwn
             });
         }
         released
@@ -153,7 +173,8 @@ impl Pinner {
 
     /// Whether the affinity is all CPUs, or one CPU that was inherited from a placed thread.
     fn is_ours(&self, affinity: &CpuSet) -> bool {
-        self.all.is_subset(affinity) || only(affinity).is_some_and(|cpu| self.all.contains(cpu))
+        let is_inherited = |cpu| !self.is_first_look && self.all.contains(cpu);
+        self.all.is_subset(affinity) || only(affinity).is_some_and(is_inherited)
     }
 
     fn least_occupied(&self) -> Option<CpuId> {
@@ -190,55 +211,73 @@ mod tests {
     #[test]
     fn the_only_thread_waits_and_the_first_of_two_is_first() {
         let mut pinner = pinner();
-        assert_eq!(pinner.decide(1, &[seen(1, "0-7")]), []);
-        let orders = pinner.decide(1, &[seen(1, "0-7"), seen(2, "0-7")]);
+        assert_eq!(pinner.decide(1, &[seen(1, "0-7")], false), []);
+        let orders = pinner.decide(1, &[seen(1, "0-7"), seen(2, "0-7")], false);
         assert_eq!(orders, [Order::Pin(1, CpuId(0)), Order::Pin(2, CpuId(4))]);
-        assert_eq!(pinner.decide(1, &[seen(1, "0"), seen(2, "4")]), []);
+        assert_eq!(pinner.decide(1, &[seen(1, "0"), seen(2, "4")], false), []);
         assert_eq!((pinner.placed, pinner.pins_itself), (2, 0));
     }
 
     #[test]
     fn a_thread_that_inherited_our_cpu_is_placed_anew() {
         let mut pinner = pinner();
-        pinner.decide(1, &[seen(1, "0-7"), seen(2, "0-7")]);
-        let orders = pinner.decide(1, &[seen(1, "0"), seen(2, "4"), seen(3, "4")]);
+        pinner.decide(1, &[seen(1, "0-7"), seen(2, "0-7")], false);
+        let orders = pinner.decide(1, &[seen(1, "0"), seen(2, "4"), seen(3, "4")], false);
         assert_eq!(orders, [Order::Pin(3, CpuId(1))]);
         // A child process of a placed thread first counts its CPUs.
-        assert_eq!(pinner.decide(9, &[seen(9, "4")]), [Order::Free(9)]);
+        assert_eq!(pinner.decide(9, &[seen(9, "4")], false), [Order::Free(9)]);
     }
 
     #[test]
     fn released_threads_are_those_that_were_placed() {
         let mut pinner = pinner();
-        pinner.decide(1, &[seen(1, "0-7"), seen(2, "0-7"), seen(3, "6")]);
-        assert_eq!(pinner.release(), [1, 2]);
+        pinner.decide(1, &[seen(1, "0-7"), seen(2, "0-7"), seen(3, "6")], false);
+        assert_eq!(pinner.release(), [(1, CpuId(0)), (2, CpuId(4))]);
         // Created by the second one; chosen by the program.
         assert!(pinner.has_inherited(1, &seen(4, "4")));
         assert!(!pinner.has_inherited(1, &seen(3, "6")));
         // They are placed anew, from the first CPU on.
-        let orders = pinner.decide(1, &[seen(1, "0-7"), seen(2, "0-7"), seen(3, "6")]);
+        let orders = pinner.decide(1, &[seen(1, "0-7"), seen(2, "0-7"), seen(3, "6")], false);
         assert_eq!(orders, [Order::Pin(1, CpuId(0)), Order::Pin(2, CpuId(4))]);
+    }
+
+    #[test]
+    fn what_a_running_program_has_at_the_first_look_is_its_own() {
+        let mut pinner = Pinner::of_running([0, 4, 1, 5].map(CpuId).to_vec());
+        let orders = pinner.decide(1, &[seen(1, "0-7"), seen(2, "4"), seen(3, "0-7")], false);
+        assert_eq!(orders, [Order::Pin(1, CpuId(0)), Order::Pin(3, CpuId(4))]);
+        assert_eq!(pinner.decide(2, &[seen(9, "4")], false), []);
+        pinner.has_looked();
+        assert_eq!(pinner.decide(3, &[seen(10, "4")], false), [Order::Free(10)]);
+    }
+
+    #[test]
+    fn a_copy_of_a_process_is_placed_although_it_has_one_thread() {
+        let mut pinner = pinner();
+        assert_eq!(pinner.decide(1, &[seen(1, "0-7")], false), []);
+        assert_eq!(pinner.decide(2, &[seen(2, "0-7")], true), [Order::Pin(2, CpuId(0))]);
+        assert_eq!(pinner.decide(3, &[seen(3, "0-7")], true), [Order::Pin(3, CpuId(4))]);
     }
 
     #[test]
     fn the_programs_own_choice_is_left_alone() {
         let mut pinner = pinner();
-        let orders = pinner.decide(1, &[seen(1, "0-7"), seen(2, "0-1"), seen(3, "7")]);
+        let orders = pinner.decide(1, &[seen(1, "0-7"), seen(2, "0-1"), seen(3, "7")], false);
         assert_eq!(orders, [Order::Pin(1, CpuId(0))]);
         assert_eq!(pinner.pins_itself, 2);
         // A later choice of the program gives the CPU back.
-        assert_eq!(pinner.decide(1, &[seen(1, "6"), seen(2, "0-1"), seen(3, "7")]), []);
+        assert_eq!(pinner.decide(1, &[seen(1, "6"), seen(2, "0-1"), seen(3, "7")], false), []);
         assert_eq!(pinner.pins_itself, 3);
-        let orders = pinner.decide(2, &[seen(20, "0-7"), seen(21, "0-7")]);
+        let orders = pinner.decide(2, &[seen(20, "0-7"), seen(21, "0-7")], false);
         assert_eq!(orders[0], Order::Pin(20, CpuId(0)));
     }
 
     #[test]
     fn what_the_kernel_refuses_is_not_tried_again() {
         let mut pinner = pinner();
-        pinner.decide(1, &[seen(1, "0-7"), seen(2, "0-7")]);
+        pinner.decide(1, &[seen(1, "0-7"), seen(2, "0-7")], false);
         pinner.refuse(1, 2);
-        assert_eq!(pinner.decide(1, &[seen(1, "0"), seen(2, "0-7")]), []);
+        assert_eq!(pinner.decide(1, &[seen(1, "0"), seen(2, "0-7")], false), []);
         assert_eq!((pinner.placed, pinner.refused), (1, 1));
     }
 
@@ -257,7 +296,7 @@ mod tests {
                     })
                     .collect();
                 affinity.retain(|tid, _| threads.iter().any(|t| t.tid == *tid));
-                for order in pinner.decide(1, &threads) {
+                for order in pinner.decide(1, &threads, false) {
                     if let Order::Pin(tid, cpu) = order {
                         affinity.insert(tid, [cpu].into_iter().collect());
                     }

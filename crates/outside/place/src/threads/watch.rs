@@ -16,7 +16,7 @@ use numapilot_sys::affinity;
 use numapilot_topology::{CpuId, CpuSet};
 
 use super::outcome::Outcome;
-use super::outside::OutsideProcesses;
+use super::outside::{OutsideProcesses, ToPlace};
 use super::pinner::{Order, Pinner, Seen};
 use crate::check_proc;
 
@@ -47,7 +47,7 @@ impl Watcher {
     /// # Errors
     /// If no thread can be created, or `/proc` shows another PID namespace.
     pub fn start(program: i32, order: Vec<CpuId>, occupancy: Option<PathBuf>) -> io::Result<Self> {
-        Self::watching(OutsideProcesses::new(program, occupancy), order)
+        Self::watching(OutsideProcesses::new(program, occupancy), Pinner::new(order))
     }
 
     /// Watches a program that runs without the library. `orphans` tells which of its processes are
@@ -56,16 +56,16 @@ impl Watcher {
     /// # Errors
     /// As [`Watcher::start`].
     pub fn of_running(program: i32, order: Vec<CpuId>, orphans: Orphans) -> io::Result<Self> {
-        Self::watching(OutsideProcesses::of_running(program, orphans), order)
+        Self::watching(OutsideProcesses::of_running(program, orphans), Pinner::of_running(order))
     }
 
-    fn watching(processes: OutsideProcesses, order: Vec<CpuId>) -> io::Result<Self> {
+    fn watching(processes: OutsideProcesses, pinner: Pinner) -> io::Result<Self> {
         // The ids would belong to other processes there.
         check_proc().map_err(io::Error::other)?;
         let (stop, stopped) = channel();
         let thread = thread::Builder::new()
             .name("watch-threads".to_owned())
-            .spawn(move || watch(processes, order, &stopped))?;
+            .spawn(move || watch(processes, pinner, &stopped))?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 
@@ -104,11 +104,10 @@ impl Drop for Watcher {
 
 fn watch(
     mut processes: OutsideProcesses,
-    order: Vec<CpuId>,
+    mut pinner: Pinner,
     stopped: &Receiver<Release>,
 ) -> Outcome {
-    let all: CpuSet = order.iter().copied().collect();
-    let mut pinner = Pinner::new(order);
+    let all = pinner.all().clone();
     let (mut pause, mut last_full, mut needed) = (SHORTEST, None::<Instant>, true);
     let mut rest = FIRST;
     while processes.runs() {
@@ -143,10 +142,16 @@ fn release(processes: &mut OutsideProcesses, pinner: &mut Pinner, all: &CpuSet) 
     place_new_threads(processes, pinner, all);
     // An error is ignored: the thread may have ended.
     let free = |tid: i32| drop(affinity::set(tid, all.as_words()));
-    pinner.release().into_iter().for_each(free);
+    for (tid, cpu) in pinner.release() {
+        // It may have chosen other CPUs since.
+        let now = affinity::get(tid).map(|words| CpuSet::from_words(&words));
+        if now.is_ok_and(|now| now == [cpu].into_iter().collect()) {
+            free(tid);
+        }
+    }
     processes.refresh();
-    for (process, threads) in processes.threads_to_place() {
-        let has_inherited = |seen: &&Seen| pinner.has_inherited(process, seen);
+    for ToPlace { pid, threads, .. } in processes.threads_to_place() {
+        let has_inherited = |seen: &&Seen| pinner.has_inherited(pid, seen);
         threads.iter().filter(has_inherited).for_each(|seen| free(seen.tid));
     }
 }
@@ -157,8 +162,9 @@ fn place_new_threads(processes: &mut OutsideProcesses, pinner: &mut Pinner, all:
         pinner.end(process);
     }
     let to_place = processes.threads_to_place();
-    for &(process, ref threads) in &to_place {
-        for order in pinner.decide(process, threads) {
+    for ToPlace { pid: process, threads, is_copy } in &to_place {
+        let process = *process;
+        for order in pinner.decide(process, threads, *is_copy) {
             match order {
                 Order::Pin(tid, cpu) => {
                     let one: CpuSet = [cpu].into_iter().collect();
@@ -177,5 +183,6 @@ fn place_new_threads(processes: &mut OutsideProcesses, pinner: &mut Pinner, all:
             }
         }
     }
+    pinner.has_looked();
     !to_place.is_empty()
 }

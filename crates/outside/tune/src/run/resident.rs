@@ -11,6 +11,7 @@
 
 use std::ffi::OsStr;
 use std::process::Stdio;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use numapilot_observe::Orphans;
@@ -55,11 +56,14 @@ impl Runner<'_> {
         if resident.server.has_ended()? {
             return self.stop_resident(resident, Ok(End::EndedBetween), service, order);
         }
-        let window = match resident.live.change(prepared) {
+        let window = match resident.live.change(prepared, self.interrupted) {
             Ok(window) => window,
             Err(error) => {
                 self.resident = Some(resident);
-                return Err(error.into());
+                return Err(match self.interrupted.load(Ordering::Relaxed) {
+                    true => RunError::Interrupted,
+                    false => error.into(),
+                });
             }
         };
         let mut left = Leftovers::beside(vec![beside.mark.clone()], resident.server.running());
