@@ -10,8 +10,8 @@ use clap::builder::{
 };
 use numapilot_place::settings_journal::Setting;
 use numapilot_place::{
-    AllocatorChoice, MemoryMode, MemoryPolicy, NumaBalancing, Plan, Reach, Thp, ThreadPlacement,
-    profile_here,
+    AllocatorChoice, Measured, MemoryMode, MemoryPolicy, NumaBalancing, Plan, Profile, Reach, Thp,
+    ThreadPlacement, profile_here,
 };
 
 use crate::terminal::Terminal;
@@ -29,6 +29,12 @@ pub fn load_profile(terminal: &Terminal, path: &Path, strict: bool) -> anyhow::R
     if let Some(note) = note {
         terminal.warn(note);
     }
+    say_what_loads(terminal, path, &plan);
+    Ok(plan)
+}
+
+/// Tells which variables of a profile decide which code runs.
+fn say_what_loads(terminal: &Terminal, path: &Path, plan: &Plan) {
     for name in LOADERS {
         if let Some(value) = plan.env.get(name) {
             terminal.say(format_args!(
@@ -38,7 +44,6 @@ pub fn load_profile(terminal: &Terminal, path: &Path, strict: bool) -> anyhow::R
             ));
         }
     }
-    Ok(plan)
 }
 
 /// A variable and its value.
@@ -146,10 +151,35 @@ impl PlanArgs {
     /// Fails if the profile cannot be used, if `same` refers to nothing, and under `strict` if the
     /// profile was measured elsewhere.
     pub fn plan(self, terminal: &Terminal, strict: bool) -> anyhow::Result<(Plan, Vec<Variable>)> {
-        let mut plan = match &self.profile {
+        let profile = match &self.profile {
             Some(path) => load_profile(terminal, path, strict)?,
             None => Plan::default(),
         };
+        self.over(profile)
+    }
+
+    /// The same for a program that runs on other machines: where the profile was measured is
+    /// returned, to be compared with them.
+    ///
+    /// # Errors
+    /// As [`PlanArgs::plan`].
+    pub fn plan_elsewhere(
+        self,
+        terminal: &Terminal,
+    ) -> anyhow::Result<(Plan, Vec<Variable>, Option<Measured>)> {
+        let Profile { plan, measured } = match &self.profile {
+            Some(path) => Profile::load(path)?,
+            None => Profile { plan: Plan::default(), measured: None },
+        };
+        if let Some(path) = &self.profile {
+            say_what_loads(terminal, path, &plan);
+        }
+        let (plan, raw) = self.over(plan)?;
+        Ok((plan, raw, measured))
+    }
+
+    /// The plan of a profile, overridden by the options.
+    fn over(self, mut plan: Plan) -> anyhow::Result<(Plan, Vec<Variable>)> {
         if let Some(text) = self.allocator {
             plan.allocator = AllocatorChoice::from(text);
         }

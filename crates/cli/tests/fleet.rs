@@ -102,7 +102,7 @@ fn other_files_are_refused() {
     let folder = folder();
     let report = |path: &str| error(folder.path(), &["fleet", "report", path]);
     fs::write(folder.path().join("x.parquet"), "PAR1").unwrap();
-    assert!(report("x.parquet").contains("is no Parquet file, or is damaged"));
+    assert!(report("x.parquet").contains("is no Parquet file, or is damaged or compressed"));
     let missing = report("nosuch");
     assert!(missing.contains("cannot read nosuch; check the path"), "{missing}");
     assert_eq!(missing.matches("os error 2").count(), 1, "{missing}");

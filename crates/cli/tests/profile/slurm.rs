@@ -49,5 +49,5 @@ fn both_nodes_of_a_cluster_attest_the_plan() {
     let output = run(&["--strict", "--via", &via, "--", "true"]);
     assert_eq!(output.status.code(), Some(125), "{}", err(&output));
     assert!(err(&output).contains("1 of 2 tasks of Slurm"), "{}", err(&output));
-    assert!(err(&output).contains("attested what took effect, not 1;"), "{}", err(&output));
+    assert!(err(&output).contains("attested what took effect; missing: 1;"), "{}", err(&output));
 }

@@ -210,7 +210,7 @@ fn the_number_of_far_ends_is_checked() {
         assert_eq!((output.status.code(), err(&output)), (Some(0), String::new()));
     }
     let text = err(&run("1", &[]));
-    assert!(text.contains("1 of 2 tasks of MPI attested what took effect, not 1;"), "{text}");
+    assert!(text.contains("1 of 2 tasks of MPI attested what took effect; missing: 1;"), "{text}");
     let text = err(&run("1", &["--via-count=2"]));
     assert!(text.contains("1 of 2 far ends attested what took effect"), "{text}");
     let output = run("", &["--strict", "--via-count=3"]);
@@ -333,4 +333,26 @@ fn dask_and_docker_start_programs_by_numapilot() {
     let program = fs::canonicalize(NUMAPILOT).unwrap();
     let mount = format!("--mount=type=bind,source={0},target={0},readonly\n", program.display());
     assert!(words.contains(&mount) && words.contains("--cap-add=SYS_NICE\n"), "{words}");
+}
+
+#[test]
+fn a_profile_is_compared_with_the_machine_of_the_far_end() {
+    let measured = "thp = \"never\"\n[measured]\ntopology = \"0123456789abcdef\"\n";
+    let folder = folder(measured);
+    // The far end has the topology of this machine, which is not that of the profile.
+    let run = |more: &[&str]| {
+        let words = ["run", "--profile", "p.toml", "--via", "sh -c \"exec {}\""];
+        numapilot(folder.path(), &[&words[..], more, &["--", "true"]].concat())
+    };
+    let output = run(&[]);
+    assert_eq!(output.status.code(), Some(0));
+    let text = "it was measured on a machine of another topology (0123456789abcdef)";
+    assert_eq!(err(&output).matches(text).count(), 1, "{}", err(&output));
+    let output = run(&["--strict"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(err(&output).contains(text), "{}", err(&output));
+    // Nothing begins there, and so nothing is known about that machine.
+    let words = ["run", "--profile", "p.toml", "--via", "sh -c \": {}\"", "--", "true"];
+    let output = numapilot(folder.path(), &words);
+    assert!(!err(&output).contains(text) && err(&output).contains("no attestation"));
 }

@@ -41,10 +41,10 @@ pub enum FileError {
         /// Why.
         source: io::Error,
     },
-    /// It is no Parquet file, or damaged.
+    /// It is no Parquet file, or damaged, or compressed.
     #[error(
-        "{} is no Parquet file, or is damaged; write it again by numapilot tune --resume --parquet",
-        path.display()
+        "{} is no Parquet file, or is damaged or compressed; write it again by numapilot tune --resume \
+         --parquet, or without compression", path.display()
     )]
     Format {
         /// The file.

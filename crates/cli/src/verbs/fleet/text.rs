@@ -131,9 +131,18 @@ fn row(figures: &PlanFigures) -> [String; 5] {
 
 fn interval(estimate: &Estimate) -> String {
     match estimate.confidence {
-        Some([low, high]) => format!("{low:.3} to {high:.3}"),
+        Some([low, high]) if is_known([low, high], estimate.ratio) => {
+            format!("{low:.3} to {high:.3}")
+        }
+        Some(_) => "not known".to_owned(),
         None => "one value".to_owned(),
     }
+}
+
+/// Whether an interval says anything: it extends to at most ten times the ratio on either side, as
+/// those of `tune`.
+fn is_known([low, high]: [f64; 2], ratio: f64) -> bool {
+    high <= 10.0 * ratio && ratio <= 10.0 * low
 }
 
 /// What the interval of a plan says about other hosts.

@@ -46,7 +46,7 @@ fn origin(measured: &Measured) -> Vec<String> {
     if let Some(topology) = measured.topology {
         lines.push(match measured.differs_here() {
             None => format!("topology: {topology}, that of this machine"),
-            Some(note) => format!("topology: {note}"),
+            Some(note) => format!("topology: {}; {}", note.cause, note.remedy),
         });
     }
     lines

@@ -23,9 +23,10 @@ impl Args {
             attest: self.attest.is_some(),
         };
         let (profile, reach) = (self.plan.profile(), self.plan.reach());
-        let (plan, raw) = self.plan.clone().plan(terminal, self.strict)?;
         if let Some(template) = &self.via {
+            let (plan, raw, measured) = self.plan.clone().plan_elsewhere(terminal)?;
             let far = via::Far {
+                measured,
                 template,
                 reach,
                 attest: self.attest.as_deref(),
@@ -35,6 +36,7 @@ impl Args {
             };
             return far.run(terminal, &plan, &raw, &self.command, self.dry_run);
         }
+        let (plan, raw) = self.plan.clone().plan(terminal, self.strict)?;
         if plan != Plan::default() {
             let path = profile.as_ref().map(|(path, _)| path.as_path());
             let remedy = |launcher: &Launcher| launchers::behind(launcher, path);

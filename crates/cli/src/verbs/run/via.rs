@@ -1,6 +1,7 @@
 //! Runs the program by another launcher, which starts `numapilot run` with the plan elsewhere, and
 //! checks what the far ends attest.
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
@@ -9,7 +10,7 @@ use anyhow::bail;
 use numapilot_cli_kit::plan_args::Variable;
 use numapilot_cli_kit::terminal::{Terminal, printable};
 use numapilot_place::via::{Attestation, Template};
-use numapilot_place::{Options, Plan, Reach, Supervisor, Targets, prepare_targets};
+use numapilot_place::{Measured, Options, Plan, Reach, Supervisor, Targets, prepare_targets};
 use numapilot_sys::mark;
 
 use super::notices::{dry_run, finish};
@@ -19,6 +20,8 @@ use crate::verbs::attestations;
 pub struct Far<'a> {
     /// `--via`.
     pub template: &'a Template,
+    /// Where the profile was measured.
+    pub measured: Option<Measured>,
     /// How far the plan may reach.
     pub reach: Reach,
     /// `--attest`.
@@ -59,10 +62,12 @@ impl Far<'_> {
         mark::begin_program();
         let ends = supervisor.wait(vec![prepared.spawn(|_| {})?])?;
         let status = finish(terminal, &ends);
+        let elsewhere = RefCell::new(Vec::new());
         let each = |attestation: &Attestation| {
             if self.verbose {
                 print(terminal, attestation);
             }
+            elsewhere.borrow_mut().extend(self.elsewhere(attestation));
         };
         let has_failed = status != ExitCode::SUCCESS;
         if let Some(missing) = attestations::missing(&via, &directory, plan, 1, has_failed, each) {
@@ -71,7 +76,22 @@ impl Far<'_> {
             }
             terminal.warn(missing);
         }
+        let mut elsewhere = elsewhere.into_inner();
+        elsewhere.sort_unstable();
+        elsewhere.dedup();
+        match elsewhere.first() {
+            Some(first) if self.strict => bail!("{first}"),
+            Some(_) => elsewhere.iter().for_each(|text| terminal.warn(text)),
+            None => {}
+        }
         Ok(status)
+    }
+
+    /// Says that the machine of a far end is of another topology than that of the profile.
+    fn elsewhere(&self, attestation: &Attestation) -> Option<String> {
+        let topology = attestation.topology.as_deref()?;
+        let note = self.measured.as_ref()?.differs_from(topology)?;
+        Some(printable(&format!("{}: {note}", attestation.host)))
     }
 }
 

@@ -2,13 +2,15 @@
  * executes a program. For launchers that execute programs themselves; everybody else starts
  * programs by `numapilot run`.
  *
- *     numapilot_placement *placement = numapilot_place("app.toml", argv, NUMAPILOT_STRICT);
+ *     numapilot_placement *placement = numapilot_place("app.toml", (const char *const *)argv,
+ *                                                      NUMAPILOT_STRICT);
  *     const char *name, *value, *error = numapilot_placement_error(placement);
  *     if (error)
  *         errx(125, "%s", error);
  *     for (size_t i = 0; (name = numapilot_placement_variable(placement, i, &value)); i++)
  *         setenv(name, value, 1);
- *     execvp(argv[0], (char **)argv);
+ *     numapilot_placement_free(placement);
+ *     execvp(argv[0], argv);
  *
  * No process of numapilot stays while the program runs. So machine-wide settings of a profile
  * are not changed, because nothing would restore them, and threads are placed only in programs
@@ -30,7 +32,7 @@ typedef struct numapilot_placement numapilot_placement;
 
 /* Applies CPUs, memory policy and huge pages of a profile to the calling thread and process,
  * and reads them back. `profile` is the path of its file. `command` is the program and its
- * arguments, and ends with NULL. The environment of the calling process counts as that of the
+ * arguments, and ends with NULL. Neither may be NULL, which is an error. The environment of the calling process counts as that of the
  * program. Call it in the thread that executes the program. */
 numapilot_placement *numapilot_place(const char *profile, const char *const command[],
                                      unsigned int flags);

@@ -58,7 +58,8 @@ fn own_directory() -> Option<PathBuf> {
 /// See the header.
 ///
 /// # Safety
-/// `profile` is a C string, and `command` an array of C strings that ends with a null pointer.
+/// `profile` is a C string, and `command` an array of C strings that ends with a null pointer; or they
+/// are null, which is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn numapilot_place(
     profile: *const c_char,
@@ -67,6 +68,16 @@ pub unsafe extern "C" fn numapilot_place(
 ) -> *mut Placement {
     if let Some(directory) = own_directory() {
         add_own_directory(directory);
+    }
+    let invalid = |what: &str| {
+        let error = Some(text(format!("numapilot_place: {what}").into()));
+        Box::into_raw(Box::new(Placement { error, ..Placement::default() }))
+    };
+    if profile.is_null() || command.is_null() {
+        return invalid("profile and command must not be NULL; pass a path and argv");
+    }
+    if flags & !STRICT != 0 {
+        return invalid("unknown flags; pass 0 or NUMAPILOT_STRICT, or use a newer library");
     }
     // SAFETY: the caller passes a C string.
     let profile = unsafe { word(profile) };
@@ -142,5 +153,29 @@ pub unsafe extern "C" fn numapilot_placement_free(placement: *mut Placement) {
     if !placement.is_null() {
         // SAFETY: it was made by Box::into_raw in numapilot_place, and is freed once.
         drop(unsafe { Box::from_raw(placement) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_null_or_unknown_is_an_error() {
+        let command = [ptr::null()];
+        for (profile, command, flags) in [
+            (ptr::null(), command.as_ptr(), 0),
+            (c"app.toml".as_ptr(), ptr::null(), STRICT),
+            (c"app.toml".as_ptr(), command.as_ptr(), 0xf0),
+        ] {
+            // SAFETY: each is null, or what the header asks for; the result is freed once.
+            let error = unsafe {
+                let placement = numapilot_place(profile, command, flags);
+                let error = CStr::from_ptr(numapilot_placement_error(placement)).to_owned();
+                numapilot_placement_free(placement);
+                error.to_string_lossy().into_owned()
+            };
+            assert!(error.starts_with("numapilot_place: "), "{error}");
+        }
     }
 }

@@ -4,11 +4,13 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use numapilot_observe::AutoNuma;
+use numapilot_sys::mempolicy::Mode;
 use numapilot_topology::CpuSet;
 
 use crate::allocators::{Found, GLIBC_HUGE_PAGES, HugePages};
 use crate::environment::{Environment, HugePageRequest};
 use crate::plan::{AllocatorChoice, NumaBalancing, Plan, Thp};
+use crate::prepare::kernel::not_sampled;
 use crate::prepare::memory::mode_name;
 use crate::targets::{MemoryTarget, Targets};
 use crate::threads::Placement;
@@ -79,6 +81,10 @@ pub(super) fn settings(
     }
     if plan.numa_balancing == NumaBalancing::On {
         outside.push(balancing());
+    }
+    let mode = targets.memory.as_ref().map(|target| target.mode);
+    if plan.memory.balancing && !matches!(mode, None | Some(Mode::Bind | Mode::PreferredMany)) {
+        outside.push(not_sampled());
     }
     match allocator {
         Some(found) => environment.preload(&found.path)?,

@@ -40,12 +40,23 @@ impl Format for Shell {
     }
 
     fn finish(&self, comments: &str) -> String {
-        let exports: String =
-            self.variables.iter().map(|variable| format!("export {variable}\n")).collect();
-        let words: String = self.numactl.words().iter().map(|word| format!("{word} ")).collect();
+        let words = self.numactl.words();
+        let mut line = String::new();
+        let mut exports = String::new();
+        for variable in &self.variables {
+            if words.is_empty() {
+                exports += &format!("export {variable}\n");
+            } else {
+                line += &format!("{variable} ");
+            }
+        }
+        // The variables are the command's: numactl must not load its libraries, nor be looked for in
+        // its PATH.
+        let env = if line.is_empty() { "" } else { "env " };
+        let words: String = words.iter().map(|word| format!("{word} ")).collect();
         format!(
             "#!/bin/bash\n{comments}# Use: bash THIS COMMAND ARGUMENT...\n{exports}\
-             exec {words}\"$@\"\n"
+             exec {words}{env}{line}\"$@\"\n"
         )
     }
 }

@@ -5,7 +5,8 @@
 //! weighted-interleave since version 262 (pull request 42688). There is no word for sampling by
 //! AutoNUMA. `MemoryTHP=` exists since version 260, with the value `disable` for
 //! `PR_SET_THP_DISABLE` (pull request 39085). An older systemd writes "Unknown key" to its log and
-//! starts the service without the setting. Quoting: systemd.syntax(7) and systemd.unit(5)
+//! starts the service without the setting. Lists of CPUs and nodes are merged with those of the unit,
+//! unless an empty one is before them. Quoting: systemd.syntax(7) and systemd.unit(5)
 //! (specifiers).
 
 use numapilot_sys::mempolicy::Mode;
@@ -66,7 +67,7 @@ impl Systemd {
         };
         let mut lines = vec![format!("NUMAPolicy={policy}")];
         if !target.nodes.is_empty() {
-            lines.push(format!("NUMAMask={}", target.nodes));
+            lines.extend(["NUMAMask=".to_owned(), format!("NUMAMask={}", target.nodes)]);
         }
         self.since(needed, &format!("NUMAPolicy={policy}"), lines)
     }
@@ -81,7 +82,7 @@ impl Format for Systemd {
         match inside {
             Inside::Memory(target) => self.memory(target),
             Inside::Cpus(cpus) => {
-                self.lines.push(format!("CPUAffinity={cpus}"));
+                self.lines.extend(["CPUAffinity=".to_owned(), format!("CPUAffinity={cpus}")]);
                 Answer::Written
             }
             Inside::NoHugePages => {

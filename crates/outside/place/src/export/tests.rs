@@ -67,7 +67,7 @@ fn what_old_versions_ignore_is_a_comment_and_missing() {
     let bind = memory(MemoryMode::Bind, "1");
     for (plan, launcher, old, new, word) in [
         (&never, Launcher::Systemd, "252", "260", "\nMemoryTHP=disable\n"),
-        (&bind, Launcher::Systemd, "242", "243", "\nNUMAPolicy=bind\nNUMAMask=1\n"),
+        (&bind, Launcher::Systemd, "242", "243", "\nNUMAPolicy=bind\nNUMAMask=\nNUMAMask=1\n"),
         (&weighted, Launcher::Systemd, "261", "262", "\nNUMAPolicy=weighted-interleave\n"),
         (&bind, Launcher::Oci, "1.3.9", "1.4", "{\"mode\": \"MPOL_BIND\", \"nodes\": \"1\"}"),
         (&weighted, Launcher::Numactl, "2.0.18", "2.0.19", "numactl --weighted-interleave=0-1 "),
@@ -139,6 +139,27 @@ fn what_exists_for_the_whole_machine_is_missing_everywhere() {
     // AutoNUMA is switched off for a program by an explicit policy.
     let off = Plan { numa_balancing: NumaBalancing::Off, ..Plan::default() };
     assert!(text(&off, Launcher::Systemd, Some("252")).contains("\nNUMAPolicy=local\n"));
+}
+
+#[test]
+fn balancing_under_a_policy_that_excludes_it_is_missing_everywhere() {
+    let mut plan = memory(MemoryMode::Interleave, "all");
+    plan.memory.balancing = true;
+    for launcher in Launcher::ALL {
+        let missing = missing(&plan, *launcher, Some("999"));
+        assert!(missing.contains(&"memory balancing".to_owned()), "{missing:?}");
+    }
+}
+
+#[test]
+fn variables_are_those_of_the_command_alone() {
+    let mut plan = memory(MemoryMode::Local, "");
+    plan.env.insert("PATH".to_owned(), "/opt".to_owned());
+    let script = text(&plan, Launcher::Shell, Some("2.0.16"));
+    assert!(script.ends_with("exec numactl --localalloc env PATH=/opt \"$@\"\n"), "{script}");
+    let plan = Plan { memory: MemoryPolicy::default(), ..plan };
+    let script = text(&plan, Launcher::Shell, None);
+    assert!(script.ends_with("export PATH=/opt\nexec \"$@\"\n"), "{script}");
 }
 
 #[test]

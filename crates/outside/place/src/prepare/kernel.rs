@@ -140,11 +140,7 @@ impl Prepared {
     pub(super) fn set_numa_balancing(&mut self, wanted: NumaBalancing, balancing_flag: bool) {
         let mode = self.steps.memory.as_ref().map(|(mode, ..)| *mode);
         if balancing_flag && !matches!(mode, None | Some(Mode::Bind | Mode::PreferredMany)) {
-            self.notes.push(Note::new(
-                "memory balancing",
-                "the kernel samples memory only under bind and preferred-many",
-                "combine -b with -m or -P, or leave it out",
-            ));
+            self.notes.push(not_sampled());
         } else if balancing_flag
             && wanted != NumaBalancing::On
             && let Some(now) = AutoNuma::read().filter(|now| !now.is_on())
@@ -218,10 +214,25 @@ impl Prepared {
         } else {
             let remedy =
                 self.or_by_root("run as root", &format!("sysctl kernel.numa_balancing={value}"));
-            let cause = format!("kernel.numa_balancing is {now} and only root may change it");
+            let why = match self.supervised {
+                true => "only root may change it",
+                false => {
+                    "settings of the whole machine are not changed where nothing restores them"
+                }
+            };
+            let cause = format!("kernel.numa_balancing is {now}, and {why}");
             self.notes.push(Note::new(subject, cause, remedy));
         }
     }
+}
+
+/// The note for memory balancing under a policy that excludes it.
+pub(crate) fn not_sampled() -> Note {
+    Note::new(
+        "memory balancing",
+        "the kernel samples memory only under bind and preferred-many",
+        "combine -b with -m or -P, or leave it out",
+    )
 }
 
 impl Prepared {

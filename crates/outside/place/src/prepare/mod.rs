@@ -4,7 +4,7 @@
 pub(crate) mod affinity;
 mod expected;
 mod in_place;
-mod kernel;
+pub(crate) mod kernel;
 pub(crate) mod memory;
 pub(crate) mod own_malloc;
 mod program;

@@ -61,8 +61,14 @@ impl Measured {
     /// The note for the user if the topology of `machine` is another one.
     #[must_use]
     pub fn differs(&self, machine: &Machine) -> Option<Note> {
-        let (measured, here) = (self.topology?, machine.topology_hash());
-        if measured == here {
+        self.differs_from(&machine.topology_hash().to_string())
+    }
+
+    /// The note for the user if the topology of another machine, as it attests it, is another one.
+    #[must_use]
+    pub fn differs_from(&self, here: &str) -> Option<Note> {
+        let measured = self.topology?;
+        if measured.to_string() == here {
             return None;
         }
         let processor = self.processor.as_ref().map(|model| format!(", {model}"));

@@ -16,9 +16,10 @@ use crate::effect::State;
 pub enum Missing {
     /// No far end has attested anything.
     #[error(
-        "no attestation: {} did not begin on the other side, or the directory of --attest is not \
-         shared with it; install numapilot there under this path, for that machine's architecture, \
-         or give --attest DIR", program.display()
+        "no attestation: {} did not begin on the other side while the launcher ran, or the directory \
+         of --attest is not shared with it; install numapilot there under this path, for that \
+         machine's architecture, let the launcher wait for the program (sbatch -W), or give --attest \
+         DIR", program.display()
     )]
     Nothing {
         /// The file of numapilot.
@@ -108,7 +109,7 @@ fn count_steps(attestations: &[Attestation], here: Option<&Task>) -> Result<(), 
             (0..expected).filter(is_missing).take(10).map(|rank| rank.to_string()).collect();
         let which = match missing.join(", ") {
             missing if missing.is_empty() => String::new(),
-            missing => format!(", not {missing}"),
+            missing => format!("; missing: {missing}"),
         };
         return Err(Missing::Other(format!(
             "{} of {expected} tasks of {step} attested what took effect{which}; see what the \
@@ -187,7 +188,10 @@ mod tests {
         let both = [attested(Some(("a", 0, 2))), attested(Some(("a", 1, 2)))];
         assert_eq!(judge(&plan(), &both, &none, 1), Ok(()));
         let text = reason(&both[..1], &none);
-        assert!(text.starts_with("1 of 2 tasks of a attested what took effect, not 1;"), "{text}");
+        assert!(
+            text.starts_with("1 of 2 tasks of a attested what took effect; missing: 1;"),
+            "{text}"
+        );
         let twice = [both[0].clone(), both[1].clone(), both[0].clone()];
         assert!(reason(&twice, &none).starts_with("3 of 2 tasks of a attested what took effect;"));
         let two_steps = [&both[..], &[attested(Some(("b", 0, 1)))]].concat();

@@ -56,7 +56,7 @@ fn another_schema_is_named() {
     assert!(error.contains("not one of numapilot's runs: it has no column 'time'"), "{error}");
     std::fs::write(file.path(), "run,host\n").unwrap();
     let error = read(file.path()).unwrap_err().to_string();
-    assert!(error.contains("is no Parquet file, or is damaged"), "{error}");
+    assert!(error.contains("is no Parquet file, or is damaged or compressed"), "{error}");
     let error = read(Path::new("/nonexistent")).unwrap_err().to_string();
     assert!(error.starts_with("cannot read /nonexistent"), "{error}");
 }
