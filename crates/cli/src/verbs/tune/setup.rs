@@ -123,6 +123,10 @@ impl Setup {
                     1 => format!(
                         "the default alone takes {least} runs (--warmup and --noise-runs); raise it"
                     ),
+                    // Fewer plans would all race, which takes more runs than a short search.
+                    plans if is_economical => {
+                        format!("{plans} plans need at least {least} runs; raise it")
+                    }
                     plans => format!(
                         "{plans} plans need at least {least} runs; raise it, or compare fewer \
                          plans with --factor"
