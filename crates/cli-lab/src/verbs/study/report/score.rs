@@ -103,10 +103,10 @@ fn conclusions(page: &mut String, past: &Past, sections: &[Section]) -> std::fmt
         let fragile = varied.iter().filter(|is_fragile| **is_fragile).count();
         writeln!(
             page,
-            "<p>{} were repeated with half and double of parameters of the model that no description of a machine \
-             states. The verdicts of {} change with one of them: those are marked fragile.</p>",
-            varied.len(),
-            fragile
+            "<p>Repeated with half or double of parameters of the model that no description of a machine states: {}. \
+             The verdict changes in {}, marked fragile.</p>",
+            plural(varied.len(), "comparison"),
+            if fragile == 0 { "none".to_owned() } else { fragile.to_string() }
         )?;
     }
     let nodes = past.hosts.iter().map(|host| host.nodes).max();

@@ -1,5 +1,6 @@
 //! How much the verdicts depend on the free parameters of the lab's model: `study run --vary`.
 
+use numapilot_cli_kit::terminal::plural;
 use numapilot_lab_model::Variation;
 use numapilot_study::experiment::{ClaimResult, Experiment, Judged, ScaleName, Trial};
 use numapilot_study::verdict::Verdict;
@@ -54,14 +55,15 @@ impl Dependence {
 
     /// For people: `fragile: not reproduced with quantum=2`.
     pub fn text(&self) -> String {
+        let variations = plural(self.decided, "variation");
         if !self.is_fragile() {
-            return format!("the same under {} variations of the model", self.decided);
+            return format!("the same under {variations} of the model");
         }
         let flips: Vec<String> = self
             .flips
             .iter()
             .map(|(variation, verdict)| format!("{verdict} with {variation}"))
             .collect();
-        format!("fragile: {}, of {} variations of the model", flips.join(", "), self.decided)
+        format!("fragile: {}, of {variations} of the model", flips.join(", "))
     }
 }
