@@ -74,7 +74,10 @@ impl Live {
                     return Err(broken_off("it was interrupted"));
                 }
                 if began.elapsed() > LIMIT {
-                    return Err(broken_off("it creates threads faster than they can be changed"));
+                    return Err(broken_off(
+                        "10 s are over: it creates threads faster than they can be changed, or they \
+                         get too little CPU time to stop; try again",
+                    ));
                 }
                 has_changed |= change.thread(process, thread)?;
             }
