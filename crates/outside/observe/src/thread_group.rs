@@ -12,7 +12,8 @@ use procfs::{FromBufRead, ProcResult};
 use rustix::fs::{Dir, DirEntry};
 
 /// Whether a thread has ended (proc_pid_stat(5): Z for a zombie, X for what is being reaped).
-const fn has_thread_ended(stat: &Stat) -> bool {
+#[must_use]
+pub const fn has_thread_ended(stat: &Stat) -> bool {
     matches!(stat.state, 'Z' | 'X')
 }
 

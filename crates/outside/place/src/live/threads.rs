@@ -5,6 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use numapilot_observe::thread_group::has_thread_ended;
 use numapilot_sys::affinity;
 use numapilot_sys::prctl::ThpSwitch;
 use numapilot_sys::remote::{self, Remote};
@@ -67,7 +68,7 @@ impl Live {
             let mut has_changed = false;
             for (process, stat) in &found {
                 let thread = identity(process, stat);
-                if has_ended(stat) || is_of_kernel(stat) || !changed.insert(thread) {
+                if has_thread_ended(stat) || is_of_kernel(stat) || !changed.insert(thread) {
                     continue;
                 }
                 if is_interrupted.load(Ordering::Relaxed) {
@@ -233,11 +234,6 @@ fn change_policy(
     Ok(true)
 }
 
-/// Whether a thread has ended. Its number may still be there, because nobody has waited for it.
-fn has_ended(stat: &Stat) -> bool {
-    matches!(stat.state, 'Z' | 'X')
-}
-
 fn is_of_kernel(stat: &Stat) -> bool {
     stat.flags & KERNEL_THREADS != 0
 }
@@ -247,7 +243,7 @@ fn is_of_kernel(stat: &Stat) -> bool {
 fn is_gone(process: &Process, tid: i32, error: &io::Error) -> bool {
     let has_ended = || {
         let stat = process.task_from_tid(tid).and_then(|task| task.stat());
-        stat.map_or(true, |stat| has_ended(&stat))
+        stat.map_or(true, |stat| has_thread_ended(&stat))
     };
     matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EPERM | libc::EINVAL)) && has_ended()
 }
