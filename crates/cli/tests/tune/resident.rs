@@ -116,6 +116,11 @@ static void *thread(void *none) {
         int events = epoll_create1(0);
         if (epoll_wait(events, &event, 1, -1) < 0) creat("interrupted", 0600);
     }
+    if (none && is("shrinks")) {
+        while (prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 0) usleep(1000);
+        usleep(50000);
+        return none;
+    }
     for (;;) pause();
     return none;
 }
@@ -129,13 +134,13 @@ int main(int count, char **words) {
             if (is("stopped")) raise(SIGSTOP);
             for (;;) pause();
         }
-    if (is("threads") || is("pinned") || is("waits") || is("first"))
-        for (int i = 0; i < 3; i++) pthread_create(&one, 0, thread, 0);
+    if (is("threads") || is("pinned") || is("waits") || is("first") || is("shrinks"))
+        for (int i = 0; i < 3; i++) pthread_create(&one, 0, thread, i == 0 ? &one : 0);
     FILE *file = fopen("pid", "w");
     fprintf(file, "%d", getpid());
     fclose(file);
     fclose(fopen("figure", "w"));
-    if (is("first")) pthread_exit(0);
+    if (is("first") || is("shrinks")) pthread_exit(0);
     for (;;) pause();
 }
 "#;
@@ -247,6 +252,10 @@ fn threads_of_every_kind_go_on_after_a_change() {
         assert_eq!(default.map(str::to_owned), [all("1"), all("1"), all("1")], "{what}");
         assert_eq!(plan.map(str::to_owned), [all("0"), all("0"), all("0")], "{what}");
     }
+    // The thread through which the switch was changed ends, and the others have it as well.
+    let Some((outcome, log)) = trial_of("shrinks", WITHOUT_THP, THP) else { return };
+    assert_eq!(outcome["ratio"], 1.0, "{outcome}");
+    assert_eq!(split(&log), (["1 1 1", "1 1", "1 1"], ["0 0"; 3]), "{log:?}");
     let Some((_, log)) = trial_of("stopped", WITHOUT_THP, "State") else { return };
     assert!(log.iter().all(|line| line.matches("T (stopped)").count() == 2), "{log:?}");
 }

@@ -84,7 +84,7 @@ pub struct Threads {
     pub cpus: Values<CpuSet>,
     /// `None` for a policy that is not known here.
     pub policy: Values<Option<Policy>>,
-    /// All threads of a process have that of the process.
+    /// Of processes: the first thread stands for all of one.
     pub thp: Values<ThpSwitch>,
 }
 

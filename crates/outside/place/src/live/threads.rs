@@ -141,13 +141,17 @@ impl Change<'_> {
         }
         let Self { start, threads, .. } = self;
         *setting = "memory policy".to_owned();
+        let gone = |_| io::Error::from_raw_os_error(libc::ESRCH);
         let changed = remote::within(tid, |stopped| {
             // While it is stopped, its number is not given to another one.
-            process.task_from_tid(tid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
+            process.task_from_tid(tid).map_err(gone)?;
             let mut has_changed = false;
             if let Some(switch) = thp {
                 *setting = "thp".to_owned();
-                has_changed |= change_thp(stopped, threads, thread, start.thp, switch)?;
+                // The switch is that of the process, which its first thread stands for.
+                let first = process.stat().map_err(gone)?;
+                let first = (first.pid, first.pid, first.starttime);
+                has_changed |= change_thp(stopped, threads, first, start.thp, switch)?;
             }
             if let Some(policy) = policy {
                 *setting = format!("memory {}", mode_name(policy.mode));
@@ -183,12 +187,12 @@ const NO_EFFECT: &str = "it was accepted but reads back otherwise";
 fn change_thp(
     stopped: &mut Remote,
     threads: &mut Threads,
-    thread: Identity,
+    process: Identity,
     start: Option<ThpSwitch>,
     wanted: ThpSwitch,
 ) -> io::Result<bool> {
     let now = stopped.thp_switch()?;
-    if threads.thp.setter(thread, &start.unwrap_or(now), &now) == Setter::Program {
+    if threads.thp.setter(process, &start.unwrap_or(now), &now) == Setter::Program {
         return Ok(false);
     }
     if now != wanted {
@@ -197,7 +201,7 @@ fn change_thp(
             return Err(io::Error::other(NO_EFFECT));
         }
     }
-    threads.thp.set(thread, wanted);
+    threads.thp.set(process, wanted);
     Ok(now != wanted)
 }
 
