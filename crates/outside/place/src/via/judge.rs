@@ -18,8 +18,7 @@ pub enum Missing {
     #[error(
         "no attestation: {} did not begin on the other side while the launcher ran, or the directory \
          of --attest is not shared with it; install numapilot there under this path, for that \
-         machine's architecture, let the launcher wait for the program (sbatch -W), or give --attest \
-         DIR", program.display()
+         machine's architecture, let the launcher wait for the program, or give --attest DIR", program.display()
     )]
     Nothing {
         /// The file of numapilot.

@@ -11,6 +11,7 @@
 //! effect, read back from the running program.
 
 mod attestation;
+mod detached;
 mod directory;
 mod judge;
 mod named;

@@ -11,6 +11,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+use super::detached::missing_option;
 use super::named::{Far, NameError, Named};
 use super::wrapper::WrapperError;
 use crate::shell::quote;
@@ -42,6 +43,17 @@ pub enum TemplateError {
     /// The launcher takes no options here.
     #[error("nothing can follow the name {0}; write its options into the command")]
     NoOptions(&'static str),
+    /// The launcher returns before the program has started.
+    #[error(
+        "{program} returns before the program has started, so what takes effect there cannot be \
+         checked; let it wait: '{program} {option} ...'"
+    )]
+    Detached {
+        /// The launcher.
+        program: &'static str,
+        /// The option that makes it wait.
+        option: &'static str,
+    },
 }
 
 /// A template.
@@ -78,7 +90,10 @@ impl Template {
         let words = split(text)?;
         match words.iter().map(|word| word.text.matches(PLACE).count()).sum() {
             0 => {}
-            1 => return form(Form::Words(words)),
+            1 => {
+                check_wait(&words)?;
+                return form(Form::Words(words));
+            }
             _ => return Err(TemplateError::SeveralPlaces),
         }
         let (name, rest) = match text.split_once(':') {
@@ -147,6 +162,15 @@ fn expand(template: &[Word], words: &[OsString]) -> Vec<OsString> {
         }
     }
     command
+}
+
+fn check_wait(words: &[Word]) -> Result<(), TemplateError> {
+    let Some(program) = first_program(words).and_then(OsStr::to_str) else { return Ok(()) };
+    let options = words.iter().skip(1).map(|word| word.text.as_str());
+    match missing_option(program, options) {
+        Some((program, option)) => Err(TemplateError::Detached { program, option }),
+        None => Ok(()),
+    }
 }
 
 /// The file name of the launcher.
@@ -250,6 +274,8 @@ mod tests {
         assert_eq!(error("docker"), TemplateError::NoImage("docker"));
         assert_eq!(error("spark:x"), TemplateError::NoOptions("spark"));
         assert_eq!(error("srun:-N2"), TemplateError::NoPlace);
+        let text = error("/usr/bin/sbatch -N2 --wrap 'srun {}'").to_string();
+        assert!(text.ends_with("let it wait: 'sbatch -W ...'"), "{text}");
     }
 
     #[test]
