@@ -128,7 +128,9 @@ fn write(directory: &Path, attestation: &Attestation, file: Option<&Path>) -> io
     let mut builder = tempfile::Builder::new();
     builder.prefix(&prefix).permissions(mode);
     let mut new = builder.tempfile_in(directory)?;
-    new.write_all(&serde_json::to_vec(attestation)?)?;
+    let mut text = serde_json::to_vec(attestation)?;
+    text.push(b'\n');
+    new.write_all(&text)?;
     let file = match file {
         Some(file) => file.to_owned(),
         None => {
