@@ -1,6 +1,6 @@
 //! Arguments of `export-metrics`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use crate::verbs::selection::Selection;
 pub struct Args {
     #[command(flatten)]
     pub selection: Selection,
-    /// Serve http://ADDR/metrics; port 0 takes a free port.
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:9899",
+    /// Serve http://ADDR:PORT/metrics; port 0 takes a free port, and :PORT is that of every address.
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:9899", value_parser = address,
           conflicts_with_all = ["textfile", "once"])]
     pub listen: SocketAddr,
     /// Write DIR/NAME.prom for the textfile collector of the node exporter instead of serving.
@@ -40,6 +40,23 @@ pub struct Args {
     pub as_perf: AsPerf,
 }
 
+/// Parses an address or host name with a port. A port alone, as other exporters take it, means every
+/// address of this machine.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    if let Some(port) = text.strip_prefix(':').and_then(|port| port.parse().ok()) {
+        return Ok(SocketAddr::new(IpAddr::from([0; 16]), port));
+    }
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Err(format!("give a port as well, as in {}", SocketAddr::new(address, 9899)));
+    }
+    let remedy = "give an address of this machine and a port, as in 127.0.0.1:9899";
+    match text.to_socket_addrs().map(|mut addresses| addresses.next()) {
+        Ok(Some(address)) => Ok(address),
+        Ok(None) => Err(remedy.to_owned()),
+        Err(error) => Err(format!("{error}; {remedy}")),
+    }
+}
+
 /// Parses the name of a file. The node exporter reads no hidden file.
 fn name(text: &str) -> Result<String, String> {
     if text.is_empty() || text.starts_with('.') || text.contains(['/', '\0', '\n']) {
@@ -51,6 +68,24 @@ fn name(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_has_a_port() {
+        let parsed = |text| address(text).map(|address| address.to_string());
+        assert_eq!(parsed("127.0.0.1:1").as_deref(), Ok("127.0.0.1:1"));
+        assert_eq!(parsed(":9899").as_deref(), Ok("[::]:9899"));
+        assert_eq!(address("localhost:2").map(|a| (a.ip().is_loopback(), a.port())), Ok((true, 2)));
+        for (wrong, remedy) in [
+            ("127.0.0.1", "as in 127.0.0.1:9899"),
+            ("::1", "as in [::1]:9899"),
+            ("9899", "as in 127.0.0.1:9899"),
+            ("localhost:x", "as in 127.0.0.1:9899"),
+            (":", "as in 127.0.0.1:9899"),
+        ] {
+            let error = address(wrong).unwrap_err();
+            assert!(error.ends_with(remedy), "{wrong}: {error}");
+        }
+    }
 
     #[test]
     fn names_are_those_of_files_in_the_directory() {
