@@ -27,6 +27,10 @@ const CLIPPED_SQUARE: f64 = 0.920_6;
 /// closest to those that hold only at one time.
 const MIXTURE: f64 = 2.0;
 
+/// Half the length of an interval, as a logarithm, from which on it says nothing: a factor of ten
+/// to either side.
+const NOTHING: f64 = std::f64::consts::LN_10;
+
 /// The median: the middle value, or the mean of the two middle ones. NaN without values.
 #[must_use]
 pub fn median(values: &[f64]) -> f64 {
@@ -147,6 +151,12 @@ pub fn half_width(location: &Location, prior_variance: f64, prior_df: f64, alpha
     }
     let variance = (own_df * location.variance + prior_df * prior_variance) / df;
     student_quantile(1.0 - alpha / 2.0, df) * (variance / location.n as f64).sqrt()
+}
+
+/// Whether an interval of a ratio says anything; `half` is half its width, as a logarithm.
+#[must_use]
+pub fn is_informative(half: f64) -> bool {
+    half < NOTHING
 }
 
 /// Quantile of Student's t.

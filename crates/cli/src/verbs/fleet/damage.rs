@@ -13,12 +13,12 @@ use anyhow::anyhow;
 use numapilot_cli_kit::program::OWN_FAILURE;
 use numapilot_cli_kit::terminal::Terminal;
 use numapilot_trials::Row;
-use numapilot_trials::fleet::{FleetError, load};
+use numapilot_trials::fleet::{FleetError, Loaded, load};
 
 /// The file that is being read.
 static READING: Mutex<String> = Mutex::new(String::new());
 
-/// Reads the rows of these files and directories.
+/// Reads the rows of these files and directories. Warns of those that several files have.
 ///
 /// # Errors
 /// [`FleetError`].
@@ -34,7 +34,13 @@ pub fn load_guarded(terminal: &Terminal, paths: &[PathBuf]) -> Result<Vec<Row>, 
         terminal.error(&anyhow!("{path} is damaged; {remedy}"));
         process::exit(OWN_FAILURE.into());
     }));
-    let rows = load(paths, before);
+    let loaded = load(paths, before);
     panic::set_hook(previous);
-    rows
+    let Loaded { rows, repeated, .. } = loaded?;
+    match repeated {
+        0 => {}
+        1 => terminal.warn("1 run is in several files and counts once"),
+        many => terminal.warn(format!("{many} runs are in several files and count once")),
+    }
+    Ok(rows)
 }

@@ -1,9 +1,12 @@
 //! Runs `fleet`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::slice;
 
+use anyhow::ensure;
 use numapilot_cli_kit::terminal::Terminal;
+use numapilot_trials::Row;
 use numapilot_trials::fleet::{compare, report};
 
 use super::args::{Args, CompareArgs, ReportArgs, Verb};
@@ -22,7 +25,7 @@ impl Args {
 
 impl ReportArgs {
     fn run(&self, terminal: &Terminal) -> anyhow::Result<()> {
-        let rows = load_guarded(terminal, &self.paths)?;
+        let rows = load_some(terminal, &self.paths)?;
         let report = report(&rows, self.common.confidence);
         if self.common.json {
             return terminal.json(&report);
@@ -33,12 +36,22 @@ impl ReportArgs {
 
 impl CompareArgs {
     fn run(&self, terminal: &Terminal) -> anyhow::Result<()> {
-        let first = load_guarded(terminal, slice::from_ref(&self.first))?;
-        let second = load_guarded(terminal, slice::from_ref(&self.second))?;
+        let first = load_some(terminal, slice::from_ref(&self.first))?;
+        let second = load_some(terminal, slice::from_ref(&self.second))?;
         let comparison = compare(&first, &second, self.common.confidence);
         if self.common.json {
             return terminal.json(&comparison);
         }
         text::comparison(terminal, &comparison)
     }
+}
+
+fn load_some(terminal: &Terminal, paths: &[PathBuf]) -> anyhow::Result<Vec<Row>> {
+    let rows = load_guarded(terminal, paths)?;
+    let names = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+    ensure!(
+        !rows.is_empty(),
+        "{names} has no run; write it again by numapilot tune --parquet FILE"
+    );
+    Ok(rows)
 }

@@ -131,18 +131,10 @@ fn row(figures: &PlanFigures) -> [String; 5] {
 
 fn interval(estimate: &Estimate) -> String {
     match estimate.confidence {
-        Some([low, high]) if is_known([low, high], estimate.ratio) => {
-            format!("{low:.3} to {high:.3}")
-        }
-        Some(_) => "not known".to_owned(),
-        None => "one value".to_owned(),
+        Some([low, high]) => format!("{low:.3} to {high:.3}"),
+        None if estimate.observations() == 1 => "one value".to_owned(),
+        None => "not known".to_owned(),
     }
-}
-
-/// Whether an interval says anything: it extends to at most ten times the ratio on either side, as
-/// those of `tune`.
-fn is_known([low, high]: [f64; 2], ratio: f64) -> bool {
-    high <= 10.0 * ratio && ratio <= 10.0 * low
 }
 
 /// What the interval of a plan says about other hosts.
@@ -160,7 +152,8 @@ fn verdict(change: &Change) -> &'static str {
     match (change.is_better, change.is_worse) {
         (true, _) => "better",
         (_, true) => "worse",
-        _ if change.estimate.confidence.is_none() => "not known: one host",
+        _ if change.estimate.hosts == 1 => "not known: one host",
+        _ if change.estimate.confidence.is_none() => "not known",
         _ => "not shown to differ",
     }
 }

@@ -110,7 +110,7 @@ impl Outcome {
             (Some(ratio), Some([low, high])) => {
                 writeln!(out, "ratio: {ratio:.3} ({low:.3} to {high:.3})")?;
             }
-            (Some(ratio), None) => writeln!(out, "ratio: {ratio:.3}; an interval needs two pairs")?,
+            (Some(ratio), None) => writeln!(out, "ratio: {ratio:.3}; {}", self.lack())?,
             (None, _) => {}
         }
         if let Some(reason) = &self.reason {
@@ -118,6 +118,17 @@ impl Outcome {
             writeln!(out, "failed under the plan: {failed}, the last: {}", printable(reason))?;
         }
         Ok(out.flush()?)
+    }
+}
+
+impl Outcome {
+    /// Why there is no interval.
+    fn lack(&self) -> &'static str {
+        if self.pairs < 2 {
+            "an interval needs two pairs"
+        } else {
+            "interval not known: it is wider than ten times the ratio to either side; raise --rounds"
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use numapilot_tune::evidence::Goal;
-use numapilot_tune::statistics::{error_at, half_width, location, robust_sigma};
+use numapilot_tune::statistics::{error_at, half_width, is_informative, location, robust_sigma};
 use serde::Serialize;
 
 /// The observations of which an interval consists.
@@ -21,7 +21,7 @@ pub enum Basis {
 pub struct Estimate {
     /// The ratio.
     pub ratio: f64,
-    /// Its interval; absent if there is only one observation.
+    /// Its interval; absent if there are too few observations for one that says anything.
     pub confidence: Option<[f64; 2]>,
     /// The observations.
     pub basis: Basis,
@@ -57,7 +57,7 @@ impl Estimate {
         let [low, high] = bounds;
         Some(Self {
             ratio: goal.ratio(place.centre),
-            confidence: half.is_finite().then_some([low.min(high), low.max(high)]),
+            confidence: is_informative(half).then_some([low.min(high), low.max(high)]),
             basis,
             hosts: all.len(),
             rounds: all.iter().map(|values| values.len()).sum(),
@@ -69,6 +69,15 @@ impl Estimate {
     #[must_use]
     pub fn of_pairs(differences: Vec<f64>, goal: Goal, error: f64) -> Option<Self> {
         Self::of(&BTreeMap::from([("", differences)]), goal, error, true)
+    }
+
+    /// How many observations there are of the basis.
+    #[must_use]
+    pub fn observations(&self) -> usize {
+        match self.basis {
+            Basis::Hosts => self.hosts,
+            Basis::Rounds => self.rounds,
+        }
     }
 
     /// Whether the interval shows that the first metric is better.
@@ -124,6 +133,9 @@ mod tests {
         assert!(open.confidence.unwrap()[1] > one.confidence.unwrap()[1]);
         let single = of(&[("a", &[-0.1])], Goal::Minimize).unwrap();
         assert_eq!(single.confidence, None);
+        // Two rounds that differ: the ends are more than ten times the ratio away.
+        let two = of(&[("a", &[-0.4, 0.4])], Goal::Minimize).unwrap();
+        assert_eq!((two.confidence, two.observations()), (None, 2));
         assert_eq!(of(&[], Goal::Minimize), None);
     }
 

@@ -1,5 +1,6 @@
 //! Finds and reads files.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,23 +32,55 @@ pub enum FleetError {
     Nothing(PathBuf),
 }
 
+/// What files have.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// The rows, each once.
+    pub rows: Vec<Row>,
+    /// How many more of them other files have as well, as copies of a file do.
+    pub repeated: usize,
+    /// How often each row was in one file. A row is known by all of its fields.
+    counts: HashMap<String, usize>,
+}
+
+impl Loaded {
+    fn add(&mut self, rows: Vec<Row>) {
+        let mut own: HashMap<String, usize> = HashMap::new();
+        for row in rows {
+            let key = format!("{row:?}");
+            let before = self.counts.get(&key).copied().unwrap_or(0);
+            let count = own.entry(key).or_insert(0);
+            *count += 1;
+            if *count > before {
+                self.rows.push(row);
+            } else {
+                self.repeated += 1;
+            }
+        }
+        for (key, count) in own {
+            let most = self.counts.entry(key).or_insert(0);
+            *most = count.max(*most);
+        }
+    }
+}
+
 /// The rows of these files and of the files `*.parquet` in these directories. `before` is called with
-/// each file before it is read.
+/// each file before it is read. What a second file has of the same runs, as a copy does, is left out.
 ///
 /// # Errors
 /// [`FleetError`] for the first that cannot be read.
 ///
 /// # Panics
 /// As [`read`].
-pub fn load(paths: &[PathBuf], before: impl Fn(&Path)) -> Result<Vec<Row>, FleetError> {
-    let mut rows = Vec::new();
+pub fn load(paths: &[PathBuf], before: impl Fn(&Path)) -> Result<Loaded, FleetError> {
+    let mut loaded = Loaded::default();
     let read = |path: &Path| {
         before(path);
         read(path)
     };
     for path in paths {
         if !path.is_dir() {
-            rows.extend(read(path)?);
+            loaded.add(read(path)?);
             continue;
         }
         let files = files_in(path)
@@ -56,10 +89,10 @@ pub fn load(paths: &[PathBuf], before: impl Fn(&Path)) -> Result<Vec<Row>, Fleet
             return Err(FleetError::Nothing(path.clone()));
         }
         for file in files {
-            rows.extend(read(&file)?);
+            loaded.add(read(&file)?);
         }
     }
-    Ok(rows)
+    Ok(loaded)
 }
 
 fn files_in(directory: &Path) -> io::Result<Vec<PathBuf>> {
@@ -84,14 +117,31 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let error = load(&[folder.path().to_owned()], |_| {}).unwrap_err().to_string();
         assert!(error.contains("has no file whose name ends in .parquet"), "{error}");
-        let bytes = parquet(&[Row::default()]).unwrap();
-        for name in ["a.parquet", "b.parquet", "c.txt"] {
-            fs::write(folder.path().join(name), &bytes).unwrap();
+        let row = |round| Row { round, ..Row::default() };
+        for (name, rows) in [("a.parquet", [row(0), row(0)]), ("c.txt", [row(1), row(2)])] {
+            fs::write(folder.path().join(name), parquet(&rows).unwrap()).unwrap();
         }
-        assert_eq!(load(&[folder.path().to_owned()], |_| {}).unwrap().len(), 2);
-        assert_eq!(load(&[folder.path().join("c.txt")], |_| {}).unwrap().len(), 1);
+        let rows = |path: &Path| load(&[path.to_owned()], |_| {}).unwrap().rows.len();
+        assert_eq!(rows(folder.path()), 2);
+        assert_eq!(rows(&folder.path().join("c.txt")), 2);
         fs::write(folder.path().join("d.parquet"), "x").unwrap();
         let error = load(&[folder.path().to_owned()], |_| {}).unwrap_err().to_string();
         assert!(error.contains("d.parquet is no Parquet file"), "{error}");
+    }
+    #[test]
+    fn a_copy_of_a_file_counts_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let row = |round| Row { round, ..Row::default() };
+        let write = |name: &str, rows: &[Row]| {
+            let path = folder.path().join(name);
+            fs::write(&path, parquet(rows).unwrap()).unwrap();
+            path
+        };
+        let early = write("early.parquet", &[row(0), row(1)]);
+        // The same search, with what has run since.
+        let later = write("later.parquet", &[row(0), row(1), row(1), row(2)]);
+        let loaded = load(&[early.clone(), later, early], |_| {}).unwrap();
+        let rounds: Vec<i64> = loaded.rows.iter().map(|row| row.round).collect();
+        assert_eq!((rounds, loaded.repeated), (vec![0, 1, 1, 2], 4));
     }
 }

@@ -13,7 +13,7 @@ mod report;
 
 pub use compare::{Change, Comparison, compare};
 pub use estimate::{Basis, Estimate};
-pub use files::{FleetError, load};
+pub use files::{FleetError, Loaded, load};
 pub use report::{Kind, PlanFigures, Report, report};
 
 use serde::Serialize;

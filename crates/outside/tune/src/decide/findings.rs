@@ -23,15 +23,12 @@ use super::rounds::{NO_LOSS, Verdict, verdict};
 use super::{Settings, failures, propose};
 use crate::evidence::{Phase, Trial};
 use crate::shape::{Candidate, DEFAULT, Shape};
-use crate::statistics::{median, robust_sigma};
+use crate::statistics::{is_informative, median, robust_sigma};
 
 /// Share of the permitted error that the model's intervals use, because its chains do not visit all
 /// that is possible. Chosen so that the intervals hold the truth often enough
 /// (`examples/coverage`).
 const UNVISITED: f64 = 0.2;
-/// Half the length of an interval, as a logarithm, from which on it says nothing: a factor of ten
-/// to either side.
-const NOTHING: f64 = std::f64::consts::LN_10;
 /// Confidence of the intervals of main effects.
 const OF_EFFECTS: f64 = 0.95;
 
@@ -184,7 +181,7 @@ impl Figure {
     /// Whether the interval is informative.
     #[must_use]
     pub fn is_known(&self) -> bool {
-        self.high - self.low < 2.0 * NOTHING
+        is_informative((self.high - self.low) / 2.0)
     }
 }
 
