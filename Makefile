@@ -100,7 +100,7 @@ install: ## install the build under PREFIX (/usr/local), below DESTDIR if it is 
 		sed -e 's|@PREFIX@|$(PREFIX)|' -e "s|@VERSION@|$${version##* }|" $$library.pc.in \
 			> $(pkgconfigdir)/$${library##*/}.pc || exit; done
 	install -d $(cmakedir)
-	sed -e 's|@PREFIX@|$(PREFIX)|' $(alloc)/numapilot_alloc-config.cmake.in > $(cmakedir)/numapilot_alloc-config.cmake
+	install -m 644 $(alloc)/numapilot_alloc-config.cmake $(cmakedir)/
 	install -m 644 $(dist)/man/*.1 $(mandir)/
 	install -D -m 644 $(dist)/man/numapilot-environment.7 $(man7dir)/numapilot-environment.7
 	install -d $(bashdir) $(zshdir) $(fishdir)
@@ -110,6 +110,9 @@ install: ## install the build under PREFIX (/usr/local), below DESTDIR if it is 
 	install -d $(docdir)
 	install -m 644 README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE $(docdir)/
 	install -D -m 644 $(place)/slurm/spank_numapilot.c $(sharedir)/slurm/spank_numapilot.c
+	install -d $(sharedir)/kubernetes $(sharedir)/prometheus
+	install -m 644 docs/kubernetes/*.yaml $(sharedir)/kubernetes/
+	install -m 644 docs/prometheus/numapilot.rules.yml docs/prometheus/numapilot-dashboard.json $(sharedir)/prometheus/
 
 uninstall: ## remove the installed files
 	rm -f $(bindir)/numapilot $(bashdir)/numapilot $(zshdir)/_numapilot $(fishdir)/numapilot.fish
