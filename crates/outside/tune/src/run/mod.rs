@@ -7,8 +7,10 @@
 //!                              '---resident----> load's text --------------'
 //! ```
 
+mod baseline;
 mod capture;
 mod emulated;
+mod error;
 mod execute;
 mod execution;
 mod expression;
@@ -20,8 +22,10 @@ mod judge;
 mod leftovers;
 mod no_number;
 mod number;
+mod output;
 mod pace;
 mod peak;
+mod preparation;
 mod ready;
 mod resident;
 mod serve;
@@ -33,28 +37,25 @@ mod via;
 mod watched;
 
 use std::ffi::OsString;
-use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use numapilot_place::effect::{Observer, Seen};
+use numapilot_place::effect::Seen;
 use numapilot_place::settings_journal::Change;
 use numapilot_place::via::Via;
-use numapilot_place::{
-    AllocatorChoice, Note, Options, PlaceError, Plan, Prepared, Running, guard, live, prepare,
-};
+use numapilot_place::{AllocatorChoice, Plan, Prepared, Running, guard};
 use numapilot_topology::Machine;
 use regex::Regex;
-use thiserror::Error;
 
-use crate::decide::model::USUAL_NOISE;
 use crate::evidence::{Failure, Order, Outcome, Phase, Remains, Trial};
 use crate::shape::DEFAULT;
-use crate::statistics::robust_sigma;
+use baseline::{default_timeout, noise};
 pub use emulated::Emulated;
 use emulated::Guests;
+pub use error::RunError;
+use error::io_error;
 use execute::execute_while;
 pub use execute::{RunContext, execute, stdin};
 pub use execution::Execution;
@@ -64,16 +65,14 @@ pub use judge::{Judge, Limits, Matches, Metric, MetricError, Written, last_numbe
 use leftovers::Leftovers;
 pub use no_number::NoNumber;
 pub use number::{Decimal, NumberError, number};
+pub use output::end_of_output;
+use output::tail;
 use pace::{Curve, Pace};
+use preparation::{marked, observe};
 use resident::Resident;
 pub use service::{Apart, Restart, Service};
 use via::FarRun;
 use watched::Watched;
-
-/// Most lines that are kept of the output of a failed run.
-const TAIL_LINES: usize = 15;
-/// Most bytes that are kept of them.
-const TAIL_BYTES: usize = 4096;
 
 /// The program to run.
 #[derive(Clone, Debug)]
@@ -94,76 +93,6 @@ pub struct Program {
     pub timeout: Option<Duration>,
     /// Finds the progress in what it prints; runs that are hopeless by it are cut short.
     pub progress: Option<Regex>,
-}
-
-/// Why no further run makes sense.
-#[derive(Debug, Error)]
-pub enum RunError {
-    /// The program itself cannot be started.
-    #[error(transparent)]
-    Start(#[from] PlaceError),
-    /// `--prepare` or `--cleanup` failed.
-    #[error("{option} '{command}' ended with {status}; nothing can be compared after that. {tail}")]
-    Beside {
-        /// The option.
-        option: &'static str,
-        /// The command.
-        command: String,
-        /// Its status.
-        status: std::process::ExitStatus,
-        /// The end of its output.
-        tail: String,
-    },
-    /// `--ready` is of no use.
-    #[error("--ready '{command}' {what}")]
-    Ready {
-        /// The command.
-        command: String,
-        /// Why, with the remedy.
-        what: String,
-    },
-    /// The server does not even start without a plan.
-    #[error("{failure}, without any plan{remedy}. {tail}")]
-    Server {
-        /// How it failed.
-        failure: Failure,
-        /// The remedy, if the cause is known.
-        remedy: &'static str,
-        /// The end of the server's output.
-        tail: String,
-    },
-    /// The server has left its process.
-    #[error(
-        "the server has gone on in the background and its first process has ended, so that it \
-         cannot be measured and stopped; {remedy}"
-    )]
-    Daemonised {
-        /// How to keep it in the foreground.
-        remedy: &'static str,
-    },
-    /// A file or pipe failed.
-    #[error("{what}")]
-    Io {
-        /// The action that failed.
-        what: String,
-        /// Why it failed.
-        source: io::Error,
-    },
-    /// The lab could not run the program.
-    #[error("the lab ended without figures. {message}")]
-    Lab {
-        /// The end of its output.
-        message: String,
-    },
-    /// The guest could not run the server.
-    #[error("in the guest, {message}")]
-    Guest {
-        /// Why, with the remedy.
-        message: String,
-    },
-    /// The user interrupted.
-    #[error("interrupted")]
-    Interrupted,
 }
 
 /// Number of runs begun in this process; it marks each run.
@@ -460,45 +389,6 @@ impl<'a> Runner<'a> {
         })
     }
 
-    /// Prepares the command under this plan, or says why the plan cannot be applied in full:
-    /// measuring a part of a plan would mislead.
-    fn prepared(&self, plan: &Plan) -> Result<Prepared, String> {
-        let prepared = self.prepare(plan).map_err(|error| error.to_string())?;
-        let mut notes: Vec<Note> = prepared.notes.clone();
-        if self.keeps_running() {
-            // All threads are placed from outside.
-            notes.retain(|note| note.subject != "threads");
-            notes.extend(live::obstacle(plan, &prepared));
-        }
-        if notes.is_empty() {
-            return Ok(prepared);
-        }
-        // The plan is already named, and several levels of a factor may have the same cause.
-        let reasons = notes.iter().map(|note| format!("{}; {}", note.cause, note.remedy));
-        Err(reasons.collect::<Vec<_>>().join(". "))
-    }
-
-    fn prepare(&self, plan: &Plan) -> Result<Prepared, PlaceError> {
-        let apart = self.program.service.as_ref().and_then(|service| service.cpus.as_ref());
-        let Some(apart) = apart.filter(|_| plan.cpus.is_none()) else {
-            return prepare(plan, self.machine, &self.program.command, &OPTIONS);
-        };
-        let plan = Plan { cpus: Some(apart.server.clone()), ..plan.clone() };
-        prepare(&plan, self.machine, &self.program.command, &OPTIONS)
-    }
-
-    /// Prepares a shell command.
-    fn shell(&self, command: &str, plan: &Plan) -> Result<Prepared, PlaceError> {
-        let words = ["sh", "-c", command].map(OsString::from);
-        prepare(plan, self.machine, &words, &OPTIONS)
-    }
-
-    /// Prepares the launcher, which starts the command under this plan elsewhere.
-    fn launcher(&self, far: &FarRun, plan: &Plan, mark: &str) -> Result<Prepared, RunError> {
-        let command = far.command(plan, &self.program.command)?;
-        Ok(prepare(&marked(&Plan::default(), mark), self.machine, &command, &OPTIONS)?)
-    }
-
     /// Why the figures of a run do not count, if a setting of its plan had no effect.
     fn without_effect(&mut self, seen: Vec<Seen>) -> Option<String> {
         let (seen, note) =
@@ -520,28 +410,7 @@ impl<'a> Runner<'a> {
     ) -> RunContext<'i> {
         RunContext { stdin, directory: None, timeout, interrupted }
     }
-
-    /// Runs a command before or after a run.
-    fn run_beside(
-        &self,
-        option: &'static str,
-        command: &str,
-        interrupted: &AtomicBool,
-    ) -> Result<(), RunError> {
-        // Processes that it leaves are intended, and must not be attributed to the run.
-        let prepared = self.shell(command, &marked(&Plan::default(), "prepare"))?;
-        let execution = execute(&prepared, self.context(Stdio::null(), None, interrupted), |_| {})?;
-        let status = execution.finished.status;
-        if status.success() {
-            return Ok(());
-        }
-        let tail = end_of_output(&tail(&execution.text));
-        Err(RunError::Beside { option, command: command.to_owned(), status, tail })
-    }
 }
-
-/// With its own process group, a time limit or an interruption can end all of a program's processes.
-const OPTIONS: Options = Options { strict: false, new_group: true };
 
 /// A mark for the processes of a new run.
 fn new_mark() -> Result<String, RunError> {
@@ -550,66 +419,8 @@ fn new_mark() -> Result<String, RunError> {
         .map_err(|error| io_error("cannot read this process's start in /proc", error))
 }
 
-/// Observes whether the plan takes effect in a program that was just started.
-fn observe(prepared: &Prepared, running: &Running) -> Option<Observer> {
-    let expected = prepared.expected();
-    if expected.is_empty() {
-        return None;
-    }
-    // Without a thread there is no observation, and no objection to the run.
-    Observer::start(expected, running.pid(), |_| {}).ok()
-}
-
-/// Standard deviation of the default's times, as a share; the usual one if it was not measured.
-fn noise(trials: &[Trial]) -> f64 {
-    let of_noise = trials.iter().filter(|t| t.order.phase == Phase::Noise && t.failure().is_none());
-    let costs: Vec<f64> = of_noise.map(|t| t.seconds.ln()).collect();
-    if costs.len() < 3 { USUAL_NOISE } else { robust_sigma(&costs) }
-}
-
-/// Ten times the default's slowest run, and at least ten seconds: a plan that takes longer is not
-/// better. `None` before the default has run.
-fn default_timeout(trials: &[Trial]) -> Option<Duration> {
-    let slowest = trials
-        .iter()
-        .filter(|t| t.order.candidate == DEFAULT)
-        .map(|t| t.seconds)
-        .fold(None, |most: Option<f64>, s| Some(most.map_or(s, |m| m.max(s))))?;
-    Duration::try_from_secs_f64((10.0 * slowest).max(10.0)).ok()
-}
-
-/// The plan, with the mark of a run in the environment.
-fn marked(plan: &Plan, mark: &str) -> Plan {
-    let mut marked = plan.clone();
-    marked.env.insert(guard::RUN.to_owned(), mark.to_owned());
-    marked
-}
-
 fn not_applied(order: Order, reason: String) -> Trial {
     Trial::new(order, 0.0, Outcome::Failed(Failure::NotApplied(reason)))
-}
-
-fn io_error(what: &str, source: io::Error) -> RunError {
-    RunError::Io { what: what.to_owned(), source }
-}
-
-/// The last lines of the output.
-fn tail(text: &str) -> String {
-    let mut start = text.len().saturating_sub(TAIL_BYTES);
-    while !text.is_char_boundary(start) {
-        start += 1;
-    }
-    let lines: Vec<&str> = text[start..].lines().collect();
-    lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
-}
-
-/// The end of the output, for an error message.
-#[must_use]
-pub fn end_of_output(tail: &str) -> String {
-    match tail {
-        "" => "It printed nothing.".to_owned(),
-        tail => format!("The end of its output:\n{tail}"),
-    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use numapilot_place::{Options, prepare};
+
 use super::*;
 use crate::evidence::Phase;
 use crate::shape::Candidate;
@@ -46,7 +48,7 @@ fn a_program_that_fails_is_an_outcome_and_its_output_is_kept() {
     let trial = run(shell("echo fine; seq 100; echo oops >&2; exit 3"), DEFAULT).unwrap();
     assert_eq!(trial.failure(), Some(&Failure::Exit(3)));
     assert!(trial.remains.output.ends_with("100\noops"), "{:?}", trial.remains);
-    assert_eq!(trial.remains.output.lines().count(), TAIL_LINES);
+    assert_eq!(trial.remains.output.lines().count(), output::LINES);
     assert!(run(shell("echo fine"), DEFAULT).unwrap().remains.is_empty());
 }
 
