@@ -1,8 +1,10 @@
 //! Instructions that mark the beginning and end of a region of interest for a lab. They do nothing
 //! on hardware. Their encoding is in `numapilot_lab_pmu::Mark`.
 
+#[cfg(target_arch = "x86_64")]
 use numapilot_lab_pmu::{Mark, MarkKind};
 
+#[cfg(target_arch = "x86_64")]
 const fn displacement(kind: MarkKind, slot: u8) -> u32 {
     Mark { kind, slot }.displacement()
 }

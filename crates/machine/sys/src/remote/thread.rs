@@ -58,12 +58,18 @@ const MADE_AGAIN: [libc::c_long; 17] = [
 const CALL_STOP: i32 = libc::SIGTRAP | 0x80;
 /// `PTRACE_O_SUSPEND_SECCOMP`: the filters of the thread do not apply while it is traced.
 const SUSPEND_SECCOMP: usize = 1 << 21;
+/// The type of a request, which differs between C libraries.
+#[cfg(target_env = "musl")]
+type Request = libc::c_int;
+#[cfg(not(target_env = "musl"))]
+type Request = libc::c_uint;
+
 /// `PTRACE_GETSIGMASK`.
-const GET_MASK: libc::c_uint = 0x420a;
+const GET_MASK: Request = 0x420a;
 /// `PTRACE_SETSIGMASK`.
-const SET_MASK: libc::c_uint = 0x420b;
+const SET_MASK: Request = 0x420b;
 /// `PTRACE_GET_RSEQ_CONFIGURATION`.
-const GET_RSEQ: libc::c_uint = 0x420f;
+const GET_RSEQ: Request = 0x420f;
 
 /// A stopped thread.
 #[derive(Debug)]
@@ -343,7 +349,7 @@ fn find_syscall(tid: i32, memory: &File) -> io::Result<u64> {
 }
 
 /// A request that takes a number.
-fn control(request: libc::c_uint, tid: i32, data: usize) -> io::Result<()> {
+fn control(request: Request, tid: i32, data: usize) -> io::Result<()> {
     // SAFETY: these requests take integers, and change a thread of another process only.
     check(unsafe { libc::ptrace(request, tid, 0usize, data) }).map(drop)
 }
