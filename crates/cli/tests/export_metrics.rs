@@ -152,6 +152,26 @@ fn memory_by_node_is_that_of_the_kernel() {
 }
 
 #[test]
+fn the_plan_and_the_cpus_of_a_program_are_those_it_was_given() {
+    let mut command = Command::new(NUMAPILOT);
+    command.args(["run", "-C", "0", "--thp", "never", "--env", "KEY=secret", "--", "sleep", "600"]);
+    let program = Guard::start(command.stdout(Stdio::null()));
+    let pid = program.pid();
+    let text = || String::from_utf8(once(&["-p", &pid]).stdout).unwrap();
+    wait_until("the program does not start", || text().contains("command=\"sleep\",node="));
+    let text = text();
+    for line in [
+        format!("numapilot_cores_allocated{{target=\"{pid}\"}} 1\n"),
+        format!(
+            "numapilot_run_info{{target=\"{pid}\",command=\"sleep\",plan=\"CPUs 0, thp never\"}} 1\n"
+        ),
+    ] {
+        assert!(text.contains(&line), "{line}: {text}");
+    }
+    assert!(!text.contains("secret") && !text.contains("balance_moved"), "{text}");
+}
+
+#[test]
 fn it_ends_when_all_processes_have_ended() {
     let sleeper = Guard::sleeper();
     let (mut server, _) = serving(&["-p", &sleeper.pid()]);
@@ -261,15 +281,21 @@ fn rules_and_dashboard_use_metrics_that_exist() {
     let emitted = metrics(&String::from_utf8(once(&["-p", &own]).stdout).unwrap());
     let undocumented: Vec<_> = emitted.difference(&documented).collect();
     assert!(undocumented.is_empty(), "{undocumented:?}");
+    // These need a run of balance, and a program that was started by run.
+    let elsewhere = ["numapilot_balance_moved_bytes_total", "numapilot_run_info"];
+    let all: BTreeSet<String> = emitted.into_iter().chain(elsewhere.map(str::to_owned)).collect();
+    assert!(all.is_subset(&documented), "{all:?}");
     for file in ["numapilot.rules.yml", "numapilot-dashboard.json"] {
         let used = metrics(&fs::read_to_string(shipped(file)).unwrap());
-        assert!(used.len() > 3 && used.is_subset(&emitted), "{file}: {used:?}");
+        assert!(used.len() > 3 && used.is_subset(&all), "{file}: {used:?}");
     }
 }
 
 #[test]
 fn promtool_accepts_the_queries_of_the_dashboard() {
     let text = fs::read_to_string(shipped("numapilot-dashboard.json")).unwrap();
+    // Grafana puts a duration there.
+    let text = text.replace("$__rate_interval", "1m");
     let queries = queries(&serde_json::from_str(&text).unwrap());
     assert!(queries.len() > 5, "{queries:?}");
     // JSON is YAML, and variables of Grafana are words in strings.

@@ -90,7 +90,11 @@ fn script(program: &str) -> String {
          until [ -s /tmp/lines ] || ! kill -0 $target; do sleep 0.1; done\n\
          numapilot balance -p $target 2> /tmp/message\n\
          echo second $? $(grep -c \"under numapilot balance already (run $balance)\" /tmp/message)\n\
-         sleep 4; kill -TERM $balance; wait $balance; show balance\n\
+         sleep 4; numapilot export-metrics -p $target --once -d 50ms > /tmp/metrics\n\
+         for it in balance_moved_bytes_total cores_allocated node_latency_seconds; do\n\
+         echo $it $(sed -n \"s/^numapilot_$it{{.*}} //p\" /tmp/metrics | head -n 1); done\n\
+         kill -TERM $balance; wait $balance; show balance\n\
+         numapilot export-metrics -p $target --once -d 50ms | grep -c '^numapilot_balance'\n\
          wait $target; echo target $?\n\
          echo == cpuset\n\
          mkdir -p /tmp/groups; mount -t cgroup2 none /tmp/groups\n\
@@ -184,6 +188,22 @@ fn pages_come_to_their_users_and_targets_to_no_harm() {
     // With samples from a PMU, no machine-wide setting changes.
     let unchanged = &cases["collocate"].intervals[0]["machine_wide"];
     assert_eq!(unchanged, &serde_json::json!({}));
+    // The metrics are what was moved up to then, and end with the run.
+    let seen = &cases["terminated"];
+    let metric = |name: &str| -> f64 {
+        let value = seen.words.iter().find_map(|word| word.strip_prefix(&format!("{name} ")));
+        value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name}: {text}"))
+    };
+    let moved = |line: &Value| line["done"]["bytes"].as_f64().unwrap();
+    let sums = seen.intervals.iter().scan(0.0, |sum, line| {
+        *sum += moved(line);
+        Some(*sum)
+    });
+    let exported = metric("balance_moved_bytes_total");
+    assert!(exported > 0.0 && sums.into_iter().any(|sum| sum == exported), "{exported}: {text}");
+    assert_eq!(metric("cores_allocated"), 2.0, "{text}");
+    assert!((1e-8..1e-6).contains(&metric("node_latency_seconds")), "{text}");
+    assert!(seen.words.iter().any(|word| word == "0"), "{text}");
     let shrunk = &cases["cpuset"];
     assert!(shrunk.pages(1) == 0 && shrunk.ordered("collocate").1 > 100, "{shrunk:?}");
 }

@@ -213,6 +213,13 @@ impl Machine {
         self.distances.get(self.node_index(from)?)?.get(self.node_index(to)?).copied()
     }
 
+    /// Latency from `from`'s CPUs to `to`'s memory, if it is known.
+    #[must_use]
+    pub fn latency_ns(&self, from: NodeId, to: NodeId) -> Option<f64> {
+        let row = self.figures.latency_ns.get(self.node_index(from)?)?;
+        row.get(self.node_index(to)?).copied().flatten()
+    }
+
     /// A plain machine for tests and examples: `nodes` nodes of 1 GiB with consecutive
     /// CPUs, one thread per core, distance 20 between any two.
     #[must_use]

@@ -11,6 +11,9 @@ use std::fmt;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
+/// The variable that names the plan of a program in its environment.
+pub const NAME_VARIABLE: &str = "NUMAPILOT_PLAN";
+
 /// The settings with which a program is started. [`Plan::default`] changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]

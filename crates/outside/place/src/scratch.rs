@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use numapilot_sys::process::start_time;
 use tempfile::{Builder, NamedTempFile, TempDir};
 
 use crate::settings_journal::{Owner, State};
@@ -89,6 +90,19 @@ pub fn remove_stale_in(directory: &Path) {
 pub(crate) fn stale_files(kind: &str) -> impl Iterator<Item = PathBuf> {
     let stale = places().into_iter().flat_map(|directory| stale_in(&directory));
     stale.filter(move |stale| stale.kind == kind && stale.is_of_this_boot).map(|stale| stale.path)
+}
+
+/// The shared files of one kind that a living process of this boot and PID namespace has created.
+pub(crate) fn files_of(kind: &str, pid: u32) -> impl Iterator<Item = PathBuf> {
+    let wanted = Owner::this().and_then(|owner| {
+        let start_time = start_time(pid)?;
+        Maker::of(&Owner { pid, start_time, ..owner })
+    });
+    let files = places().into_iter().flat_map(fs::read_dir).flatten().flatten();
+    files.map(|entry| entry.path()).filter(move |path| {
+        let name = path.file_name().and_then(|name| name.to_str()).and_then(parse);
+        name.is_some_and(|(of, maker)| of == kind && wanted.as_ref().is_ok_and(|w| *w == maker))
+    })
 }
 
 /// Whether a name begins with the [`name_prefix`] of a dead process of this boot.

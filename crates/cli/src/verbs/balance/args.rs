@@ -10,6 +10,9 @@ use super::decision::Decision;
 use super::replay;
 use crate::verbs::selection::Selection;
 
+/// The verb's name, as other runs see it.
+pub const VERB: &str = "balance";
+
 /// Arguments of `balance`.
 #[derive(clap::Args)]
 #[command(

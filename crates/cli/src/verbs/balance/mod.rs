@@ -9,4 +9,4 @@ mod session;
 mod target_nodes;
 mod text;
 
-pub use args::Args;
+pub use args::{Args, VERB};

@@ -16,7 +16,7 @@ use numapilot_place::{
 };
 use numapilot_topology::Machine;
 
-use super::args::{Action, Args};
+use super::args::{Action, Args, VERB};
 use super::session::{Session, create_private};
 use super::target_nodes;
 use super::text::Output;
@@ -24,9 +24,6 @@ use crate::sink::Sink;
 use crate::verbs::processes;
 use crate::verbs::run::{announce, finish};
 use crate::verbs::selection::Oneself;
-
-/// The verb's name, as other runs see it.
-const VERB: &str = "balance";
 
 const DENIED: &str = "page faults cannot be sampled";
 const REMEDY: &str = "run as the target's user or as root, and see numapilot doctor for \

@@ -15,9 +15,10 @@ use numapilot_balance::{
 use numapilot_cli_kit::file;
 use numapilot_observe::source::Source;
 use numapilot_observe::{Sample, Tree};
+use numapilot_place::Tally;
 use numapilot_topology::{CpuId, Machine, NodeId};
 
-use super::args::Args;
+use super::args::{Args, VERB};
 use super::pace::{Rest, Slice};
 use super::target_nodes;
 use super::text::{Line, Output};
@@ -45,6 +46,8 @@ pub struct Session<'a> {
     dropped: u64,
     accessed_ns: u64,
     trace: Option<Writer<BufWriter<File>>>,
+    /// The bytes that were moved, for `export-metrics`. Without it, these lack that metric.
+    moved: Option<Tally>,
     output: Output,
 }
 
@@ -83,6 +86,7 @@ impl<'a> Session<'a> {
             rest: Rest::default(),
             dropped: 0,
             trace,
+            moved: Tally::begin(VERB).ok().filter(|_| !args.dry_run),
             output,
         })
     }
@@ -168,6 +172,10 @@ impl<'a> Session<'a> {
             states.push(interval.decision.state);
             let lost = self.source.lost() + self.dropped;
             self.output.interval(&Line::of(now_ns, pid, &interval, lost))?;
+            if let Some(moved) = &self.moved {
+                // There is room for the value; a reader would see the last one.
+                let _ = moved.set(self.output.moved_bytes());
+            }
             let error = self.record(pid, now_ns, evidence, interval)?;
             if let Some(error) = error {
                 self.leave(pid, &error);

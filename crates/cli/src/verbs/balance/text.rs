@@ -261,6 +261,11 @@ impl Output {
         Ok(())
     }
 
+    /// What was moved so far.
+    pub const fn moved_bytes(&self) -> u64 {
+        self.pages * Page::BYTES
+    }
+
     /// The destination of the lines, which also reports the failure of a recording.
     pub const fn sink(&mut self) -> &mut Sink {
         &mut self.sink
@@ -285,7 +290,7 @@ impl Output {
         };
         self.say(format_args!(
             "{} moved by {} samples{lost} in {} intervals",
-            terminal::bytes(self.pages * Page::BYTES),
+            terminal::bytes(self.moved_bytes()),
             self.samples,
             self.intervals
         ));

@@ -22,6 +22,24 @@ const PROCESS_RATIO: Family = (
     "Accesses of the target's processes to DRAM of the node of the CPU, divided by all of their \
      accesses to DRAM, over the last interval.",
 );
+const CORES: Family = (
+    "numapilot_cores_allocated",
+    "CPUs on which at least one thread of the target may run, by affinity and cpuset.",
+);
+const MOVED: Family = (
+    "numapilot_balance_moved_bytes_total",
+    "What the run of numapilot balance that manages the target has moved between nodes, of all of \
+     its targets.",
+);
+const RUN: Family = (
+    "numapilot_run_info",
+    "The plan under which numapilot run has started processes of the target.",
+);
+const LATENCY: Family = (
+    "numapilot_node_latency_seconds",
+    "Latency of memory accesses from CPUs of one node to memory of another, as the firmware states \
+     it (ACPI HMAT).",
+);
 /// The figures of the machine.
 const MACHINE: [(Metric, Family); 4] = [
     (
@@ -95,6 +113,7 @@ impl<'a> Collector<'a> {
             return Collected { text: text.finish(), cost: cpu_time().saturating_sub(began) };
         };
         distances(&mut text, machine);
+        latencies(&mut text, machine, &mut unsupported);
         accesses(&mut text, &meter.interval(), &mut unsupported);
         unsupported.write(&mut text);
         let cost = cpu_time().saturating_sub(began);
@@ -138,6 +157,23 @@ fn distances(text: &mut Exposition, machine: &Machine) {
     }
 }
 
+fn latencies(text: &mut Exposition, machine: &Machine, unsupported: &mut Unsupported) {
+    text.gauge(LATENCY.0, LATENCY.1);
+    let mut is_known = false;
+    for from in &machine.nodes {
+        for to in &machine.nodes {
+            if let Some(latency) = machine.latency_ns(from.id, to.id) {
+                is_known = true;
+                text.sample(&[("from", &from.id), ("to", &to.id)], latency / 1e9);
+            }
+        }
+    }
+    if !is_known {
+        let reason = "the firmware states none (ACPI HMAT); numapilot topo --measure measures it";
+        unsupported.add(LATENCY, "", reason);
+    }
+}
+
 fn targets(text: &mut Exposition, states: &[State], unsupported: &mut Unsupported) {
     text.gauge("numapilot_target_processes", "Processes of a target; 0 if it is not running.");
     for state in states {
@@ -159,6 +195,29 @@ fn targets(text: &mut Exposition, states: &[State], unsupported: &mut Unsupporte
                 ];
                 text.sample(&labels, *bytes as f64);
             }
+        }
+    }
+    text.gauge(CORES.0, CORES.1);
+    for state in states.iter().filter(|state| state.processes > 0) {
+        text.sample(&[("target", &state.target)], state.cpus as f64);
+    }
+    text.counter(MOVED.0, MOVED.1);
+    for state in states {
+        if let Some(bytes) = state.moved_bytes {
+            text.sample(&[("target", &state.target)], bytes as f64);
+        }
+    }
+    text.gauge(RUN.0, RUN.1);
+    for state in states {
+        let Ok(plans) = &state.plans else {
+            let reason = "the environment of a process cannot be read; run it as root";
+            unsupported.add(RUN, &state.target, reason);
+            continue;
+        };
+        for (command, plan) in plans {
+            let labels: [(&str, &dyn std::fmt::Display); 3] =
+                [("target", &state.target), ("command", command), ("plan", plan)];
+            text.sample(&labels, 1.0);
         }
     }
     text.gauge(PROCESS_RATIO.0, PROCESS_RATIO.1);
@@ -202,6 +261,7 @@ mod tests {
     use numapilot_observe::NodeMemoryError;
     use numapilot_topology::NodeId;
 
+    use super::super::plans::NotReadable;
     use super::super::target::{Group, Resident};
     use super::*;
 
@@ -218,9 +278,20 @@ mod tests {
                 (group("denied"), Resident { nodes, missing }),
             ]),
             local_access_ratio: Err("no PMU".to_owned()),
+            cpus: 4,
+            moved_bytes: Some(1 << 21),
+            plans: Ok([("known".to_owned(), "thp never".to_owned())].into()),
+        };
+        let denied = State {
+            target: "other".to_owned(),
+            processes: 0,
+            resident: BTreeMap::new(),
+            moved_bytes: None,
+            plans: Err(NotReadable),
+            ..state.clone()
         };
         let (mut text, mut unsupported) = (Exposition::default(), Unsupported::default());
-        targets(&mut text, &[state], &mut unsupported);
+        targets(&mut text, &[state, denied], &mut unsupported);
         unsupported.write(&mut text);
         let text = text.finish();
         let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
@@ -228,15 +299,23 @@ mod tests {
             samples,
             [
                 "numapilot_target_processes{target=\"db.service\"} 2",
+                "numapilot_target_processes{target=\"other\"} 0",
                 "numapilot_process_resident_bytes{target=\"db.service\",cgroup=\"/a\",\
                  command=\"known\",node=\"0\"} 4096",
                 "numapilot_process_resident_bytes{target=\"db.service\",cgroup=\"/a\",\
                  command=\"known\",node=\"1\"} 8192",
+                "numapilot_cores_allocated{target=\"db.service\"} 4",
+                "numapilot_balance_moved_bytes_total{target=\"db.service\"} 2097152",
+                "numapilot_run_info{target=\"db.service\",command=\"known\",plan=\"thp never\"} 1",
                 "numapilot_unsupported_info{metric=\"numapilot_process_local_access_ratio\",\
                  target=\"db.service\",reason=\"no PMU\"} 1",
+                "numapilot_unsupported_info{metric=\"numapilot_process_local_access_ratio\",\
+                 target=\"other\",reason=\"no PMU\"} 1",
                 "numapilot_unsupported_info{metric=\"numapilot_process_resident_bytes\",\
                  target=\"db.service\",reason=\"numa_maps may not be read: run numapilot as root \
                  (CAP_SYS_PTRACE)\"} 1",
+                "numapilot_unsupported_info{metric=\"numapilot_run_info\",target=\"other\",\
+                 reason=\"the environment of a process cannot be read; run it as root\"} 1",
             ]
         );
         assert!(!text.contains("TYPE numapilot_process_local_access_ratio"), "{text}");

@@ -11,6 +11,7 @@
 
 mod args;
 mod collect;
+mod plans;
 mod rights;
 mod run;
 mod server;

@@ -6,10 +6,14 @@ use std::time::Duration;
 use numapilot_observe::{
     DramMeter, Metric, NodeMemoryError, ObserveError, Tree, node_bytes, thread_group,
 };
+use numapilot_place::{Tally, managers};
+use numapilot_sys::affinity;
 use numapilot_sys::process::PidFd;
 use numapilot_topology::{NodeId, NodeSet};
 use procfs::process::{Process, Stat};
 
+use super::plans::{NotReadable, Plan, Plans, listed};
+use crate::verbs::balance::VERB as BALANCE;
 use crate::verbs::selection::{Selector, cgroup_of};
 
 /// Most groups of a target that have their own time series. A program chooses the name of each of
@@ -41,6 +45,12 @@ pub struct State {
     pub resident: BTreeMap<Group, Resident>,
     /// Local accesses divided by all accesses to DRAM, over the last interval.
     pub local_access_ratio: Result<f64, String>,
+    /// CPUs on which at least one of its threads may run.
+    pub cpus: usize,
+    /// What `numapilot balance` has moved, if it manages a process.
+    pub moved_bytes: Option<u64>,
+    /// The commands that `numapilot run` has started, with their plans.
+    pub plans: Result<BTreeSet<(String, String)>, NotReadable>,
 }
 
 /// The processes of one selector.
@@ -53,6 +63,7 @@ pub struct Target {
     meter: Option<DramMeter>,
     /// The processes that the meter counts.
     counted: BTreeSet<Identity>,
+    plans: Plans,
 }
 
 /// An ID and a start time, which no other process has.
@@ -65,6 +76,7 @@ struct Member {
     group: Group,
     tids: Vec<i32>,
     bytes: Result<BTreeMap<NodeId, u64>, NodeMemoryError>,
+    plan: Plan,
 }
 
 impl Target {
@@ -86,7 +98,14 @@ impl Target {
             }
             _ => None,
         };
-        Ok(Self { selector, tree, nodes, meter: None, counted: BTreeSet::new() })
+        Ok(Self {
+            selector,
+            tree,
+            nodes,
+            meter: None,
+            counted: BTreeSet::new(),
+            plans: Plans::default(),
+        })
     }
 
     /// Whether it is a process that has ended. A control group or unit may get new processes.
@@ -103,15 +122,22 @@ impl Target {
     pub fn state(&mut self) -> State {
         let members = self.members();
         let local_access_ratio = self.local_access_ratio(&members);
+        let plans = members.iter().map(|member| (member.group.command.as_str(), &member.plan));
         State {
             target: self.selector.to_string(),
             processes: members.len(),
+            cpus: cpus(&members),
+            moved_bytes: moved_bytes(&members),
+            plans: listed(plans),
             resident: resident(members),
             local_access_ratio,
         }
     }
 
     fn members(&mut self) -> Vec<Member> {
+        self.plans.begin();
+        let plans = &mut self.plans;
+        let member = |process: &Process| member(process, plans);
         match &mut self.tree {
             Some((_, tree)) => {
                 tree.refresh();
@@ -160,8 +186,29 @@ fn ended(fd: &PidFd) -> bool {
     fd.ended_within(Some(Duration::ZERO)).unwrap_or(true)
 }
 
+/// The CPUs on which at least one of these threads may run. A thread that has ended has none.
+fn cpus(members: &[Member]) -> usize {
+    let mut all: Vec<u64> = Vec::new();
+    for mask in
+        members.iter().flat_map(|member| &member.tids).filter_map(|tid| affinity::get(*tid).ok())
+    {
+        all.resize(all.len().max(mask.len()), 0);
+        all.iter_mut().zip(&mask).for_each(|(all, mask)| *all |= mask);
+    }
+    all.iter().map(|word| word.count_ones() as usize).sum()
+}
+
+/// What the runs of `balance` that manage these processes have moved.
+fn moved_bytes(members: &[Member]) -> Option<u64> {
+    let pids: BTreeSet<i32> = members.iter().map(|member| member.identity.0).collect();
+    let roots = members.iter().filter(|member| !pids.contains(&member.parent));
+    let managers = managers(BALANCE, roots.map(|member| member.identity.0), pids.clone());
+    let moved: Vec<u64> = managers.into_iter().filter_map(|pid| Tally::of(BALANCE, pid)).collect();
+    (!moved.is_empty()).then(|| moved.iter().sum())
+}
+
 /// Reads a process, unless it has ended.
-fn member(process: &Process) -> Option<Member> {
+fn member(process: &Process, plans: &mut Plans) -> Option<Member> {
     let stat: Stat = process.stat().ok().filter(|stat| !thread_group::has_ended(stat))?;
     let tasks = process.tasks().ok()?;
     Some(Member {
@@ -169,6 +216,7 @@ fn member(process: &Process) -> Option<Member> {
         parent: stat.ppid,
         tids: tasks.flatten().map(|task| task.tid).collect(),
         bytes: node_bytes(process),
+        plan: plans.of(process, stat.starttime, &stat.comm),
         group: Group { cgroup: cgroup_of(process).unwrap_or_default(), command: stat.comm },
     })
 }
@@ -217,6 +265,7 @@ mod tests {
             group: Group { cgroup: "/a".to_owned(), command: command.to_owned() },
             tids: Vec::new(),
             bytes: bytes.map(|bytes| BTreeMap::from([(NodeId(0), bytes)])),
+            plan: Ok(None),
         }
     }
 

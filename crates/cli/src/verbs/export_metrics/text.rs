@@ -15,20 +15,31 @@ pub struct Exposition {
     /// sample is left out.
     pending: Option<(&'static str, &'static str)>,
     name: &'static str,
+    kind: &'static str,
 }
 
 impl Exposition {
     /// Begins a family of gauges. All of its samples follow.
     pub fn gauge(&mut self, name: &'static str, help: &'static str) {
+        self.begin(name, help, "gauge");
+    }
+
+    /// Begins a family of counters: sums that only grow, until their process ends.
+    pub fn counter(&mut self, name: &'static str, help: &'static str) {
+        self.begin(name, help, "counter");
+    }
+
+    fn begin(&mut self, name: &'static str, help: &'static str, kind: &'static str) {
         self.pending = Some((name, help));
-        self.name = name;
+        (self.name, self.kind) = (name, kind);
     }
 
     /// Adds a sample to the family.
     pub fn sample(&mut self, labels: &[(&str, &dyn Display)], value: f64) {
         if let Some((name, help)) = self.pending.take() {
             self.line(format_args!("# HELP {name} {}", escaped(help, false)));
-            self.line(format_args!("# TYPE {name} gauge"));
+            let kind = self.kind;
+            self.line(format_args!("# TYPE {name} {kind}"));
         }
         let labels: Vec<String> = labels
             .iter()
@@ -76,13 +87,13 @@ mod tests {
         text.sample(&[("node", &0), ("command", &"a \"b\"\\\nc")], (1_u64 << 40) as f64);
         text.sample(&[], 0.25);
         text.gauge("none", "Without a sample.");
-        text.gauge("b", "B.");
+        text.counter("b_total", "B.");
         text.sample(&[], 1.0);
         assert_eq!(
             text.finish(),
             "# HELP a_bytes Bytes of\\n\"a\" \\\\.\n# TYPE a_bytes gauge\n\
              a_bytes{node=\"0\",command=\"a \\\"b\\\"\\\\\\nc\"} 1099511627776\n\
-             a_bytes 0.25\n# HELP b B.\n# TYPE b gauge\nb 1\n"
+             a_bytes 0.25\n# HELP b_total B.\n# TYPE b_total counter\nb_total 1\n"
         );
     }
 }

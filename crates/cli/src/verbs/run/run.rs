@@ -1,12 +1,14 @@
 //! Runs `run`: from the plan to the exit status of the program.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use numapilot_cli_kit::plan_args::Variable;
 use numapilot_cli_kit::terminal::Terminal;
 use numapilot_place::effect::Outcome;
+use numapilot_place::plan::NAME_VARIABLE;
 use numapilot_place::via::Attesting;
-use numapilot_place::{Options, Plan, Prepared, Supervisor, Targets, prepare_targets};
+use numapilot_place::{Options, PlaceError, Plan, Prepared, Supervisor, Targets, prepare_targets};
 use numapilot_sys::mark;
 
 use super::args::Args;
@@ -44,7 +46,7 @@ impl Args {
         }
         if self.per_node {
             let options = Options { strict: self.strict, ..Options::default() };
-            let instances = per_node::prepare(&plan, &raw, reach, &self.command, &options)?;
+            let mut instances = per_node::prepare(&plan, &raw, reach, &self.command, &options)?;
             if let (Some((path, asked)), Some(first)) = (&profile, instances.first()) {
                 announce(terminal, path.display(), &first.prepared, asked);
             }
@@ -53,6 +55,9 @@ impl Args {
             }
             if self.dry_run {
                 return dry_run(terminal, instances.iter().map(|i| &i.prepared));
+            }
+            for instance in &mut instances {
+                name_plan(&mut instance.prepared, &instance.plan)?;
             }
             return per_node::run(terminal, &instances, self.prefix, watch);
         }
@@ -91,6 +96,7 @@ impl Args {
         if self.dry_run {
             return dry_run(terminal, std::iter::once(&prepared));
         }
+        name_plan(&mut prepared, plan)?;
         if !prepared.needs_supervision() && !watch.is_wanted(&prepared) {
             mark::begin_program();
             return Err(prepared.exec().into());
@@ -108,6 +114,16 @@ impl Args {
         let status = finish(terminal, &ends);
         watch.finish(terminal, vec![effects], status, outcomes)
     }
+}
+
+/// Names the plan in the environment of the program, so that it can be asked of the running one. The
+/// user's variables are left out: they may be secret, and `export-metrics` shows the name.
+fn name_plan(prepared: &mut Prepared, plan: &Plan) -> Result<(), PlaceError> {
+    let plan = Plan { env: BTreeMap::new(), ..plan.clone() };
+    if plan == Plan::default() {
+        return Ok(());
+    }
+    prepared.set_variable(NAME_VARIABLE.as_ref(), plan.to_string().as_ref())
 }
 
 /// Prints notes, and with a plan also what is done.
