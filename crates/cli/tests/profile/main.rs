@@ -73,7 +73,7 @@ fn a_profile_is_shown_in_words() {
     ];
     assert_eq!(lines[..4], start, "{text}");
     assert!(lines[4].contains("another topology (0123456789abcdef"), "{text}");
-    fs::write(folder.path().join("p.toml"), "").unwrap();
+    fs::write(folder.path().join("p.toml"), "# nothing\n").unwrap();
     let nothing = success(folder.path(), &["profile", "show", "p.toml"]);
     assert_eq!(nothing, "nothing: the program runs as without numapilot\n");
 }
@@ -96,7 +96,7 @@ fn what_takes_effect_is_read_back() {
     {
         assert!(row.starts_with(setting) && row.contains("  yes: "), "{row}");
     }
-    fs::write(folder.path().join("p.toml"), "").unwrap();
+    fs::write(folder.path().join("p.toml"), "# nothing\n").unwrap();
     let nothing = success(folder.path(), &["profile", "check", "p.toml"]);
     assert!(nothing.contains("no setting"), "{nothing}");
 }
@@ -122,12 +122,15 @@ fn what_has_no_effect_has_cause_and_remedy_and_status_1() {
 #[test]
 fn a_profile_that_cannot_be_used_is_an_error() {
     let folder = folder("thp = \"sometimes\"\n");
+    fs::write(folder.path().join("empty.toml"), "").unwrap();
     for verb in [&["show"][..], &["check"], &["export", "--to", "systemd"]] {
         let error = failure(folder.path(), &[&["profile"], verb, &["p.toml"]].concat());
         assert!(error.contains("profile p.toml, line 1: ") && error.contains("`never`"), "{error}");
         let error = failure(folder.path(), &[&["profile"], verb, &["missing.toml"]].concat());
         assert!(error.contains("cannot read profile missing.toml"), "{error}");
         failure(folder.path(), &[&["profile"], verb, &["."]].concat());
+        let error = failure(folder.path(), &[&["profile"], verb, &["empty.toml"]].concat());
+        assert!(error.contains("profile empty.toml is empty; write a setting"), "{error}");
     }
     fs::write(folder.path().join("p.toml"), "[memory]\nmode = \"bind\"\nnodes = \"999\"\n")
         .unwrap();

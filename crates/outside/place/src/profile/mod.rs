@@ -34,6 +34,9 @@ pub enum ProfileError {
         /// The cause.
         source: io::Error,
     },
+    /// The file is empty, as one is that could not be written.
+    #[error("profile {} is empty; write a setting into it, or a comment for none", .0.display())]
+    Empty(PathBuf),
     /// The file is not a valid profile.
     #[error("profile {}, line {line}: {message}; {remedy}", path.display())]
     Content {
@@ -66,6 +69,9 @@ impl Profile {
                 io::ErrorKind::FileTooLarge,
                 format!("a file of more than {MAX_BYTES} bytes is not a profile"),
             )));
+        }
+        if text.is_empty() {
+            return Err(ProfileError::Empty(path.to_owned()));
         }
         Self::parse(&text, path)
     }
