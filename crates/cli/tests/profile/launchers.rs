@@ -34,7 +34,7 @@ fn a_plan_that_stays_on_this_side_is_reported() {
 
 #[test]
 fn a_search_that_cannot_reach_the_program_is_reported() {
-    let folder = folder("");
+    let folder = folder("# nothing\n");
     let script = "#!/bin/sh\nexec sleep 0.01\n";
     make_executable(&folder.path().join("mpirun"), &mut script.as_bytes());
     let output = numapilot(
