@@ -359,7 +359,7 @@ fn what_cannot_be_is_refused() {
     let address = taken.local_addr().unwrap().to_string();
     refuse(&["--listen", &address], "give another port");
     refuse(&["--listen", "192.0.2.1:9899"], "give an address of this machine");
-    refuse(&["--listen", "here"], "invalid socket address");
+    refuse(&["--listen", "here"], "give a port as well, as in here:9899");
     refuse(&["--listen", "127.0.0.1:0", "--once"], "cannot be used with");
     refuse(&["-p", "2147483647"], "2147483647 does not exist");
     refuse(&["-p", "0"], "invalid value '0'");

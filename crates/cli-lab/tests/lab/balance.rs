@@ -90,7 +90,8 @@ fn script(program: &str) -> String {
          until [ -s /tmp/lines ] || ! kill -0 $target; do sleep 0.1; done\n\
          numapilot balance -p $target 2> /tmp/message\n\
          echo second $? $(grep -c \"under numapilot balance already (run $balance)\" /tmp/message)\n\
-         sleep 4; numapilot export-metrics -p $target --once -d 50ms > /tmp/metrics\n\
+         sleep 4; until grep -q '^numapilot_balance.*[1-9]' /tmp/metrics || ! kill -0 $target; do\n\
+         numapilot export-metrics -p $target --once -d 50ms > /tmp/metrics; done\n\
          for it in balance_moved_bytes_total cores_allocated node_latency_seconds; do\n\
          echo $it $(sed -n \"s/^numapilot_$it{{.*}} //p\" /tmp/metrics | head -n 1); done\n\
          kill -TERM $balance; wait $balance; show balance\n\

@@ -50,7 +50,7 @@ pub use denial::Denial;
 pub use devices::DeviceError;
 pub use error::{PlaceError, chain};
 pub use locked_directory::{DirectoryError, LockedDirectory, remove_tree};
-pub use managed::{AlreadyManaged, Managed, check_unmanaged, managers};
+pub use managed::{AlreadyManaged, Managed, check_unmanaged};
 pub use note::Note;
 pub use numapilot_observe::ancestors;
 pub use own_program::own_program;
@@ -69,5 +69,5 @@ pub use scratch::{
 };
 pub use shell::quoted;
 pub use supervise::Supervisor;
-pub use tally::Tally;
+pub use tally::{Shown, Tally};
 pub use targets::{MemoryTarget, Reach, Targets};

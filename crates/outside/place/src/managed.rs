@@ -80,19 +80,6 @@ pub fn check_unmanaged(
     Ok(())
 }
 
-/// The other runs with this verb that manage a process of `tree`, or one of `roots` or an ancestor of
-/// theirs.
-#[must_use]
-pub fn managers(
-    verb: &str,
-    roots: impl IntoIterator<Item = i32>,
-    tree: impl IntoIterator<Item = i32>,
-) -> BTreeSet<u32> {
-    let mut targets: BTreeSet<i32> = tree.into_iter().collect();
-    targets.extend(roots.into_iter().flat_map(|root| [vec![root], ancestors(root)].concat()));
-    targets.into_iter().filter_map(|target| manager(verb, target)).collect()
-}
-
 /// Another process that manages a process with this verb.
 fn manager(verb: &str, target: i32) -> Option<u32> {
     let (address, socket) = (address(verb, target)?, socket()?);

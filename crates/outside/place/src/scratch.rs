@@ -9,7 +9,6 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use numapilot_sys::process::start_time;
 use tempfile::{Builder, NamedTempFile, TempDir};
 
 use crate::settings_journal::{Owner, State};
@@ -92,16 +91,18 @@ pub(crate) fn stale_files(kind: &str) -> impl Iterator<Item = PathBuf> {
     stale.filter(move |stale| stale.kind == kind && stale.is_of_this_boot).map(|stale| stale.path)
 }
 
-/// The shared files of one kind that a living process of this boot and PID namespace has created.
-pub(crate) fn files_of(kind: &str, pid: u32) -> impl Iterator<Item = PathBuf> {
-    let wanted = Owner::this().and_then(|owner| {
-        let start_time = start_time(pid)?;
-        Maker::of(&Owner { pid, start_time, ..owner })
-    });
-    let files = places().into_iter().flat_map(fs::read_dir).flatten().flatten();
-    files.map(|entry| entry.path()).filter(move |path| {
-        let name = path.file_name().and_then(|name| name.to_str()).and_then(parse);
-        name.is_some_and(|(of, maker)| of == kind && wanted.as_ref().is_ok_and(|w| *w == maker))
+/// The shared files of one kind that living processes of this boot and PID namespace have created,
+/// with the ID and the start time of each.
+pub(crate) fn files_of(kind: &str) -> impl Iterator<Item = (PathBuf, (u32, u64))> {
+    let this = Owner::this().and_then(|owner| Ok((Maker::of(&owner)?, owner))).ok();
+    let entries = places().into_iter().flat_map(fs::read_dir).flatten().flatten();
+    entries.filter_map(move |entry| {
+        let file_name = entry.file_name();
+        let (of, maker) = parse(file_name.to_str()?)?;
+        let (this, owner) = this.as_ref()?;
+        let is_here = maker.boot == this.boot && maker.namespace == this.namespace;
+        let lives = of == kind && is_here && !maker.is_dead(this, owner);
+        lives.then(|| (entry.path(), (maker.pid, maker.start_time)))
     })
 }
 

@@ -86,7 +86,7 @@ impl<'a> Session<'a> {
             rest: Rest::default(),
             dropped: 0,
             trace,
-            moved: Tally::begin(VERB).ok().filter(|_| !args.dry_run),
+            moved: None,
             output,
         })
     }
@@ -98,6 +98,7 @@ impl<'a> Session<'a> {
 
     /// Adds these processes.
     pub fn follow(&mut self, tree: Tree) {
+        self.moved = Tally::begin(VERB, tree.pids()).ok().filter(|_| !self.dry_run);
         self.tree = tree;
     }
 

@@ -14,7 +14,8 @@ use crate::verbs::selection::Selection;
 pub struct Args {
     #[command(flatten)]
     pub selection: Selection,
-    /// Serve http://ADDR:PORT/metrics; port 0 takes a free port, and :PORT is that of every address.
+    /// Serve http://ADDR:PORT/metrics; port 0 takes a free port, and :PORT is that of every IPv4
+    /// address.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:9899", value_parser = address,
           conflicts_with_all = ["textfile", "once"])]
     pub listen: SocketAddr,
@@ -41,13 +42,18 @@ pub struct Args {
 }
 
 /// Parses an address or host name with a port. A port alone, as other exporters take it, means every
-/// address of this machine.
+/// IPv4 address of this machine: some have no IPv6, and some keep the two apart.
 fn address(text: &str) -> Result<SocketAddr, String> {
-    if let Some(port) = text.strip_prefix(':').and_then(|port| port.parse().ok()) {
-        return Ok(SocketAddr::new(IpAddr::from([0; 16]), port));
+    let digits = |port: &&str| port.bytes().all(|byte| byte.is_ascii_digit());
+    let port = text.strip_prefix(':').filter(digits).and_then(|port| port.parse().ok());
+    if let Some(port) = port {
+        return Ok(SocketAddr::new(IpAddr::from([0; 4]), port));
     }
-    if let Ok(address) = text.parse::<IpAddr>() {
+    if let Ok(address) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
         return Err(format!("give a port as well, as in {}", SocketAddr::new(address, 9899)));
+    }
+    if !text.is_empty() && !text.contains(':') && text.parse::<u64>().is_err() {
+        return Err(format!("give a port as well, as in {text}:9899"));
     }
     let remedy = "give an address of this machine and a port, as in 127.0.0.1:9899";
     match text.to_socket_addrs().map(|mut addresses| addresses.next()) {
@@ -73,11 +79,14 @@ mod tests {
     fn an_address_has_a_port() {
         let parsed = |text| address(text).map(|address| address.to_string());
         assert_eq!(parsed("127.0.0.1:1").as_deref(), Ok("127.0.0.1:1"));
-        assert_eq!(parsed(":9899").as_deref(), Ok("[::]:9899"));
+        assert_eq!(parsed(":9899").as_deref(), Ok("0.0.0.0:9899"));
         assert_eq!(address("localhost:2").map(|a| (a.ip().is_loopback(), a.port())), Ok((true, 2)));
         for (wrong, remedy) in [
             ("127.0.0.1", "as in 127.0.0.1:9899"),
             ("::1", "as in [::1]:9899"),
+            ("[::1]", "as in [::1]:9899"),
+            ("localhost", "as in localhost:9899"),
+            (":+80", "as in 127.0.0.1:9899"),
             ("9899", "as in 127.0.0.1:9899"),
             ("localhost:x", "as in 127.0.0.1:9899"),
             (":", "as in 127.0.0.1:9899"),

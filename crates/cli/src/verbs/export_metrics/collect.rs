@@ -28,8 +28,8 @@ const CORES: Family = (
 );
 const MOVED: Family = (
     "numapilot_balance_moved_bytes_total",
-    "What the run of numapilot balance that manages the target has moved between nodes, of all of \
-     its targets.",
+    "What runs of numapilot balance that manage the target have moved between nodes, of all of their \
+     targets.",
 );
 const RUN: Family = (
     "numapilot_run_info",
@@ -209,12 +209,12 @@ fn targets(text: &mut Exposition, states: &[State], unsupported: &mut Unsupporte
     }
     text.gauge(RUN.0, RUN.1);
     for state in states {
-        let Ok(plans) = &state.plans else {
-            let reason = "the environment of a process cannot be read; run it as root";
+        if state.lacks_plans {
+            let reason = "the environment of a process may not be read: run numapilot as root \
+                          (CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH)";
             unsupported.add(RUN, &state.target, reason);
-            continue;
-        };
-        for (command, plan) in plans {
+        }
+        for (command, plan) in &state.plans {
             let labels: [(&str, &dyn std::fmt::Display); 3] =
                 [("target", &state.target), ("command", command), ("plan", plan)];
             text.sample(&labels, 1.0);
@@ -261,7 +261,6 @@ mod tests {
     use numapilot_observe::NodeMemoryError;
     use numapilot_topology::NodeId;
 
-    use super::super::plans::NotReadable;
     use super::super::target::{Group, Resident};
     use super::*;
 
@@ -280,14 +279,16 @@ mod tests {
             local_access_ratio: Err("no PMU".to_owned()),
             cpus: 4,
             moved_bytes: Some(1 << 21),
-            plans: Ok([("known".to_owned(), "thp never".to_owned())].into()),
+            plans: [("known".to_owned(), "thp never".to_owned())].into(),
+            lacks_plans: false,
         };
         let denied = State {
             target: "other".to_owned(),
             processes: 0,
             resident: BTreeMap::new(),
             moved_bytes: None,
-            plans: Err(NotReadable),
+            plans: [].into(),
+            lacks_plans: true,
             ..state.clone()
         };
         let (mut text, mut unsupported) = (Exposition::default(), Unsupported::default());
@@ -315,7 +316,8 @@ mod tests {
                  target=\"db.service\",reason=\"numa_maps may not be read: run numapilot as root \
                  (CAP_SYS_PTRACE)\"} 1",
                 "numapilot_unsupported_info{metric=\"numapilot_run_info\",target=\"other\",\
-                 reason=\"the environment of a process cannot be read; run it as root\"} 1",
+                 reason=\"the environment of a process may not be read: run numapilot as root \
+                 (CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH)\"} 1",
             ]
         );
         assert!(!text.contains("TYPE numapilot_process_local_access_ratio"), "{text}");

@@ -6,14 +6,13 @@ use std::time::Duration;
 use numapilot_observe::{
     DramMeter, Metric, NodeMemoryError, ObserveError, Tree, node_bytes, thread_group,
 };
-use numapilot_place::{Tally, managers};
 use numapilot_sys::affinity;
 use numapilot_sys::process::PidFd;
 use numapilot_topology::{NodeId, NodeSet};
 use procfs::process::{Process, Stat};
 
-use super::plans::{NotReadable, Plan, Plans, listed};
-use crate::verbs::balance::VERB as BALANCE;
+use super::moved::Moved;
+use super::plans::{Plan, listed, plan};
 use crate::verbs::selection::{Selector, cgroup_of};
 
 /// Most groups of a target that have their own time series. A program chooses the name of each of
@@ -47,10 +46,12 @@ pub struct State {
     pub local_access_ratio: Result<f64, String>,
     /// CPUs on which at least one of its threads may run.
     pub cpus: usize,
-    /// What `numapilot balance` has moved, if it manages a process.
+    /// What `numapilot balance` has moved, if it has managed a process.
     pub moved_bytes: Option<u64>,
     /// The commands that `numapilot run` has started, with their plans.
-    pub plans: Result<BTreeSet<(String, String)>, NotReadable>,
+    pub plans: BTreeSet<(String, String)>,
+    /// Whether the plan of a process is not known.
+    pub lacks_plans: bool,
 }
 
 /// The processes of one selector.
@@ -63,16 +64,18 @@ pub struct Target {
     meter: Option<DramMeter>,
     /// The processes that the meter counts.
     counted: BTreeSet<Identity>,
-    plans: Plans,
+    moved: Moved,
 }
 
 /// An ID and a start time, which no other process has.
 type Identity = (i32, u64);
 
 /// A process at one moment.
-struct Member {
-    identity: Identity,
-    parent: i32,
+pub(super) struct Member {
+    pub identity: Identity,
+    pub parent: i32,
+    /// The user to whom it belongs.
+    pub user: u32,
     group: Group,
     tids: Vec<i32>,
     bytes: Result<BTreeMap<NodeId, u64>, NodeMemoryError>,
@@ -104,7 +107,7 @@ impl Target {
             nodes,
             meter: None,
             counted: BTreeSet::new(),
-            plans: Plans::default(),
+            moved: Moved::default(),
         })
     }
 
@@ -127,17 +130,15 @@ impl Target {
             target: self.selector.to_string(),
             processes: members.len(),
             cpus: cpus(&members),
-            moved_bytes: moved_bytes(&members),
+            moved_bytes: self.moved.total(&members),
             plans: listed(plans),
+            lacks_plans: members.iter().any(|member| member.plan.is_err()),
             resident: resident(members),
             local_access_ratio,
         }
     }
 
     fn members(&mut self) -> Vec<Member> {
-        self.plans.begin();
-        let plans = &mut self.plans;
-        let member = |process: &Process| member(process, plans);
         match &mut self.tree {
             Some((_, tree)) => {
                 tree.refresh();
@@ -198,25 +199,17 @@ fn cpus(members: &[Member]) -> usize {
     all.iter().map(|word| word.count_ones() as usize).sum()
 }
 
-/// What the runs of `balance` that manage these processes have moved.
-fn moved_bytes(members: &[Member]) -> Option<u64> {
-    let pids: BTreeSet<i32> = members.iter().map(|member| member.identity.0).collect();
-    let roots = members.iter().filter(|member| !pids.contains(&member.parent));
-    let managers = managers(BALANCE, roots.map(|member| member.identity.0), pids.clone());
-    let moved: Vec<u64> = managers.into_iter().filter_map(|pid| Tally::of(BALANCE, pid)).collect();
-    (!moved.is_empty()).then(|| moved.iter().sum())
-}
-
 /// Reads a process, unless it has ended.
-fn member(process: &Process, plans: &mut Plans) -> Option<Member> {
+fn member(process: &Process) -> Option<Member> {
     let stat: Stat = process.stat().ok().filter(|stat| !thread_group::has_ended(stat))?;
-    let tasks = process.tasks().ok()?;
+    let tids: Vec<i32> = process.tasks().ok()?.flatten().map(|task| task.tid).collect();
     Some(Member {
         identity: (process.pid, stat.starttime),
         parent: stat.ppid,
-        tids: tasks.flatten().map(|task| task.tid).collect(),
         bytes: node_bytes(process),
-        plan: plans.of(process, stat.starttime, &stat.comm),
+        plan: plan(process, &tids),
+        tids,
+        user: process.uid().ok()?,
         group: Group { cgroup: cgroup_of(process).unwrap_or_default(), command: stat.comm },
     })
 }
@@ -255,13 +248,14 @@ fn add(sum: &mut Resident, bytes: Result<BTreeMap<NodeId, u64>, NodeMemoryError>
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn member(command: &str, bytes: Result<u64, NodeMemoryError>) -> Member {
+    pub fn member(command: &str, bytes: Result<u64, NodeMemoryError>) -> Member {
         Member {
             identity: (1, 1),
             parent: 0,
+            user: 0,
             group: Group { cgroup: "/a".to_owned(), command: command.to_owned() },
             tids: Vec::new(),
             bytes: bytes.map(|bytes| BTreeMap::from([(NodeId(0), bytes)])),

@@ -57,7 +57,7 @@ impl Args {
                 return dry_run(terminal, instances.iter().map(|i| &i.prepared));
             }
             for instance in &mut instances {
-                name_plan(&mut instance.prepared, &instance.plan)?;
+                name_plan(&mut instance.prepared, &instance.plan, &raw)?;
             }
             return per_node::run(terminal, &instances, self.prefix, watch);
         }
@@ -96,7 +96,7 @@ impl Args {
         if self.dry_run {
             return dry_run(terminal, std::iter::once(&prepared));
         }
-        name_plan(&mut prepared, plan)?;
+        name_plan(&mut prepared, plan, raw)?;
         if !prepared.needs_supervision() && !watch.is_wanted(&prepared) {
             mark::begin_program();
             return Err(prepared.exec().into());
@@ -116,11 +116,14 @@ impl Args {
     }
 }
 
-/// Names the plan in the environment of the program, so that it can be asked of the running one. The
-/// user's variables are left out: they may be secret, and `export-metrics` shows the name.
-fn name_plan(prepared: &mut Prepared, plan: &Plan) -> Result<(), PlaceError> {
+/// Names the plan in the environment of the program, so that it can be asked of the running one,
+/// unless the user gives that variable. The user's variables are left out: they may be secret, and
+/// `export-metrics` shows the name.
+fn name_plan(prepared: &mut Prepared, plan: &Plan, raw: &[Variable]) -> Result<(), PlaceError> {
+    let is_given =
+        plan.env.contains_key(NAME_VARIABLE) || raw.iter().any(|(name, _)| name == NAME_VARIABLE);
     let plan = Plan { env: BTreeMap::new(), ..plan.clone() };
-    if plan == Plan::default() {
+    if is_given || plan == Plan::default() {
         return Ok(());
     }
     prepared.set_variable(NAME_VARIABLE.as_ref(), plan.to_string().as_ref())

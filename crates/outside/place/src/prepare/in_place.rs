@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn an_invalid_profile_or_command_is_an_error() {
         assert!(matches!(applied("thp = 1\n", &["true"], false), Err(PlaceError::Profile(_))));
-        assert!(matches!(applied("", &[], false), Err(PlaceError::NoCommand)));
+        assert!(matches!(applied("thp = \"never\"\n", &[], false), Err(PlaceError::NoCommand)));
         let missing = apply_profile(Path::new("/nonexistent"), &["true".into()], false);
         assert!(missing.unwrap_err().to_string().contains("/nonexistent"));
     }

@@ -70,7 +70,7 @@ impl Profile {
                 format!("a file of more than {MAX_BYTES} bytes is not a profile"),
             )));
         }
-        if text.is_empty() {
+        if text.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}').is_empty() {
             return Err(ProfileError::Empty(path.to_owned()));
         }
         Self::parse(&text, path)

@@ -6,7 +6,7 @@ struct Detaching {
     program: &'static str,
     /// The option that an error names.
     remedy: &'static str,
-    /// The beginnings of all long options that make it wait.
+    /// All long options that make it wait.
     long: &'static [&'static str],
     /// The letters of all short options that do.
     letters: &'static [char],
@@ -18,25 +18,34 @@ const DETACHING: [Detaching; 2] = [
     Detaching {
         program: "systemd-run",
         remedy: "--wait",
-        long: &["--wait", "--scope", "--pty", "--pipe"],
+        long: &["--wait", "--scope", "--pty", "--pipe", "--service-type=oneshot"],
         letters: &['t', 'P'],
     },
 ];
+/// Commands that run another one, whose name follows among their options.
+const WRAPPERS: [&str; 5] = ["doas", "env", "nice", "sudo", "timeout"];
 
-/// The option that makes this launcher wait, if it needs one and has none. `options` are the words
-/// behind its name. A letter counts anywhere in a word of short options, even in the value of
+/// The option that makes this launcher wait, if it needs one and has none. `words` are its command
+/// line up to the program. A letter counts anywhere in a word of short options, even in the value of
 /// another one: what cannot be told apart is accepted.
 pub(super) fn missing_option<'a>(
-    program: &str,
-    mut options: impl Iterator<Item = &'a str>,
+    words: impl IntoIterator<Item = &'a str>,
 ) -> Option<(&'static str, &'static str)> {
-    let known = DETACHING.iter().find(|known| known.program == program)?;
-    let waits = options.any(|word| match word.strip_prefix('-') {
+    let mut words = words.into_iter();
+    let name = |word: &'a str| word.rsplit('/').next().unwrap_or(word);
+    let find = |word: &'a str| DETACHING.iter().find(|known| known.program == name(word));
+    let first = words.next()?;
+    let known = match find(first) {
+        None if WRAPPERS.contains(&name(first)) => words.find_map(find)?,
+        known => known?,
+    };
+    let waits = words.take_while(|word| *word != "--").any(|word| match word.strip_prefix('-') {
+        // Long options may be abbreviated; too short ones are ambiguous.
         Some(rest) if rest.starts_with('-') => {
-            known.long.iter().any(|option| word.starts_with(option))
+            known.long.iter().any(|option| option.starts_with(word) && word.len() > 3)
         }
         Some(letters) => letters.contains(known.letters),
-        None => false,
+        None => word == "Type=oneshot",
     });
     (!waits).then_some((known.program, known.remedy))
 }
@@ -47,13 +56,19 @@ mod tests {
 
     #[test]
     fn a_launcher_that_does_not_wait_is_named_with_its_option() {
-        let missing = |line: &str| {
-            let mut words = line.split(' ');
-            missing_option(words.next().unwrap(), words)
-        };
+        let missing = |line: &'static str| missing_option(line.split(' '));
         assert_eq!(missing("sbatch -N2 --wrap"), Some(("sbatch", "-W")));
         assert_eq!(missing("systemd-run --uid=x"), Some(("systemd-run", "--wait")));
+        for returns in
+            ["/usr/bin/sbatch --wait-all-nodes=1", "sudo -u x sbatch -N2", "sbatch -N2 -- x -W"]
+        {
+            assert_eq!(missing(returns), Some(("sbatch", "-W")), "{returns}");
+        }
         for waits in [
+            "sudo systemd-run --wai",
+            "systemd-run -p Type=oneshot",
+            "systemd-run --service-type=oneshot",
+            "srun --job-name sbatch",
             "sbatch -W",
             "sbatch -N2 --wait",
             "sbatch -HW",

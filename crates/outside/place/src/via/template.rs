@@ -165,9 +165,8 @@ fn expand(template: &[Word], words: &[OsString]) -> Vec<OsString> {
 }
 
 fn check_wait(words: &[Word]) -> Result<(), TemplateError> {
-    let Some(program) = first_program(words).and_then(OsStr::to_str) else { return Ok(()) };
-    let options = words.iter().skip(1).map(|word| word.text.as_str());
-    match missing_option(program, options) {
+    let before = words.iter().map(|word| word.text.as_str()).take_while(|word| *word != PLACE);
+    match missing_option(before) {
         Some((program, option)) => Err(TemplateError::Detached { program, option }),
         None => Ok(()),
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use crate::file::{FileError, read};
-use crate::row::Row;
+use crate::row::{Row, Source};
 
 /// Why files cannot be read.
 #[derive(Debug, Error)]
@@ -39,7 +39,8 @@ pub struct Loaded {
     pub rows: Vec<Row>,
     /// How many more of them other files have as well, as copies of a file do.
     pub repeated: usize,
-    /// How often each row was in one file. A row is known by all of its fields.
+    /// How often each row was in one file. A row is known by all of its fields but those of the host,
+    /// which a resumed search writes anew.
     counts: HashMap<String, usize>,
 }
 
@@ -47,7 +48,8 @@ impl Loaded {
     fn add(&mut self, rows: Vec<Row>) {
         let mut own: HashMap<String, usize> = HashMap::new();
         for row in rows {
-            let key = format!("{row:?}");
+            let source = Source { host: String::new(), kernel: None, ..row.source.clone() };
+            let key = format!("{:?}", Row { source, ..row.clone() });
             let before = self.counts.get(&key).copied().unwrap_or(0);
             let count = own.entry(key).or_insert(0);
             *count += 1;
@@ -137,7 +139,11 @@ mod tests {
             fs::write(&path, parquet(rows).unwrap()).unwrap();
             path
         };
-        let early = write("early.parquet", &[row(0), row(1)]);
+        let elsewhere = |row: Row| {
+            let source = Source { host: "other".to_owned(), ..row.source.clone() };
+            Row { source, ..row }
+        };
+        let early = write("early.parquet", &[elsewhere(row(0)), elsewhere(row(1))]);
         // The same search, with what has run since.
         let later = write("later.parquet", &[row(0), row(1), row(1), row(2)]);
         let loaded = load(&[early.clone(), later, early], |_| {}).unwrap();
