@@ -261,7 +261,8 @@ mod tests {
     use numapilot_observe::NodeMemoryError;
     use numapilot_topology::NodeId;
 
-    use super::super::target::{Group, Resident};
+    use super::super::member::Group;
+    use super::super::target::Resident;
     use super::*;
 
     #[test]

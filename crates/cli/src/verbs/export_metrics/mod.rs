@@ -11,6 +11,7 @@
 
 mod args;
 mod collect;
+mod member;
 mod moved;
 mod plans;
 mod rights;

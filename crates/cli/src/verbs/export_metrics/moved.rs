@@ -6,7 +6,7 @@ use numapilot_place::{Shown, Tally, ancestors};
 use numapilot_sys::process::start_time;
 use rustix::process::geteuid;
 
-use super::target::Member;
+use super::member::Member;
 use crate::verbs::balance::VERB;
 
 /// The last sum of each run that has managed a process of the target. Those of ended runs stay, so
@@ -52,7 +52,7 @@ impl Moved {
 
 #[cfg(test)]
 mod tests {
-    use super::super::target::tests::member;
+    use super::super::member::tests::member;
     use super::*;
 
     #[test]

@@ -3,30 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use numapilot_observe::{
-    DramMeter, Metric, NodeMemoryError, ObserveError, Tree, node_bytes, thread_group,
-};
+use numapilot_observe::{DramMeter, Metric, NodeMemoryError, ObserveError, Tree};
 use numapilot_sys::affinity;
 use numapilot_sys::process::PidFd;
 use numapilot_topology::{NodeId, NodeSet};
-use procfs::process::{Process, Stat};
 
+use super::member::{Group, Identity, Member, member};
 use super::moved::Moved;
-use super::plans::{Plan, listed, plan};
-use crate::verbs::selection::{Selector, cgroup_of};
+use super::plans::listed;
+use crate::verbs::selection::Selector;
 
 /// Most groups of a target that have their own time series. A program chooses the name of each of
 /// its processes, and so could make any number of them.
 const MOST_GROUPS: usize = 100;
 /// The name of what is beyond.
 const OTHERS: &str = "(others)";
-
-/// The labels that processes share.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Group {
-    pub cgroup: String,
-    pub command: String,
-}
 
 /// Memory of the processes of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,21 +56,6 @@ pub struct Target {
     /// The processes that the meter counts.
     counted: BTreeSet<Identity>,
     moved: Moved,
-}
-
-/// An ID and a start time, which no other process has.
-type Identity = (i32, u64);
-
-/// A process at one moment.
-pub(super) struct Member {
-    pub identity: Identity,
-    pub parent: i32,
-    /// The user to whom it belongs.
-    pub user: u32,
-    group: Group,
-    tids: Vec<i32>,
-    bytes: Result<BTreeMap<NodeId, u64>, NodeMemoryError>,
-    plan: Plan,
 }
 
 impl Target {
@@ -199,21 +175,6 @@ fn cpus(members: &[Member]) -> usize {
     all.iter().map(|word| word.count_ones() as usize).sum()
 }
 
-/// Reads a process, unless it has ended.
-fn member(process: &Process) -> Option<Member> {
-    let stat: Stat = process.stat().ok().filter(|stat| !thread_group::has_ended(stat))?;
-    let tids: Vec<i32> = process.tasks().ok()?.flatten().map(|task| task.tid).collect();
-    Some(Member {
-        identity: (process.pid, stat.starttime),
-        parent: stat.ppid,
-        bytes: node_bytes(process),
-        plan: plan(process, &tids),
-        tids,
-        user: process.uid().ok()?,
-        group: Group { cgroup: cgroup_of(process).unwrap_or_default(), command: stat.comm },
-    })
-}
-
 /// Adds up the memory of each group; the smallest groups become one if there are too many.
 fn resident(members: Vec<Member>) -> BTreeMap<Group, Resident> {
     let mut groups: BTreeMap<Group, Resident> = BTreeMap::new();
@@ -248,20 +209,9 @@ fn add(sum: &mut Resident, bytes: Result<BTreeMap<NodeId, u64>, NodeMemoryError>
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
+    use super::super::member::tests::member;
     use super::*;
-
-    pub fn member(command: &str, bytes: Result<u64, NodeMemoryError>) -> Member {
-        Member {
-            identity: (1, 1),
-            parent: 0,
-            user: 0,
-            group: Group { cgroup: "/a".to_owned(), command: command.to_owned() },
-            tids: Vec::new(),
-            bytes: bytes.map(|bytes| BTreeMap::from([(NodeId(0), bytes)])),
-            plan: Ok(None),
-        }
-    }
 
     #[test]
     fn a_group_is_the_sum_of_its_processes_or_missing() {
