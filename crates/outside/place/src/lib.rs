@@ -36,6 +36,7 @@ mod preload;
 mod prepare;
 mod profile;
 mod profile_here;
+mod regular_file;
 mod running;
 mod scratch;
 pub mod settings_journal;

@@ -4,14 +4,15 @@
 //! numbers of 64 bits, first the sum, then the ID and the start time of each process.
 
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use numapilot_sys::process::start_time;
+use numapilot_topology::bounded;
 use tempfile::NamedTempFile;
 
+use crate::regular_file;
 use crate::scratch::{files_of, shared_file};
 
 /// Longest file that is read: one of 65,535 processes.
@@ -72,13 +73,10 @@ impl Tally {
     }
 }
 
-/// Others may write into the directory: a link could lead anywhere, and a FIFO would wait.
 fn read(path: &Path, run: Identity) -> Option<Shown> {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file: File = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
-    let about = file.metadata().ok().filter(|about| about.is_file())?;
-    let mut bytes = Vec::new();
-    file.take(LONGEST).read_to_end(&mut bytes).ok()?;
+    let file = regular_file::open(path).ok()?;
+    let user = file.metadata().ok()?.uid();
+    let bytes = bounded::read_bytes_of(file, LONGEST).ok()?;
     let (numbers, _) = bytes.as_chunks();
     let mut numbers = numbers.iter().map(|number| u64::from_ne_bytes(*number));
     let value = numbers.next()?;
@@ -86,7 +84,7 @@ fn read(path: &Path, run: Identity) -> Option<Shown> {
     while let (Some(pid), Some(start)) = (numbers.next(), numbers.next()) {
         targets.insert((u32::try_from(pid).ok()?, start));
     }
-    Some(Shown { run, user: about.uid(), value, targets })
+    Some(Shown { run, user, value, targets })
 }
 
 #[cfg(test)]

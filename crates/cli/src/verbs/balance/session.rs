@@ -98,7 +98,9 @@ impl<'a> Session<'a> {
 
     /// Adds these processes.
     pub fn follow(&mut self, tree: Tree) {
-        self.moved = Tally::begin(VERB, tree.pids()).ok().filter(|_| !self.dry_run);
+        if !self.dry_run {
+            self.moved = Tally::begin(VERB, tree.pids()).ok();
+        }
         self.tree = tree;
     }
 

@@ -45,7 +45,7 @@ impl Moved {
             .filter(|shown| trusted(shown.user) && !shown.targets.is_disjoint(&identities))
         {
             let last = self.0.entry(*run).or_default();
-            *last = value.max(last).to_owned();
+            *last = (*last).max(*value);
         }
     }
 }

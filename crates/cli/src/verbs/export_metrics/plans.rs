@@ -12,8 +12,8 @@ use procfs::process::Process;
 
 /// Most pairs of a command and a plan of a target that have their own time series.
 const MOST: usize = 100;
-/// The name of what is beyond.
-const OTHERS: &str = "(others)";
+/// The name of what is beyond a limit.
+pub const OTHERS: &str = "(others)";
 /// Most characters of a plan.
 const LONGEST: usize = 300;
 /// Most bytes of an environment. The kernel gives a program as much for its arguments and environment

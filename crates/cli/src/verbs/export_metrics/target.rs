@@ -10,14 +10,12 @@ use numapilot_topology::{NodeId, NodeSet};
 
 use super::member::{Group, Identity, Member, member};
 use super::moved::Moved;
-use super::plans::listed;
+use super::plans::{OTHERS, listed};
 use crate::verbs::selection::Selector;
 
 /// Most groups of a target that have their own time series. A program chooses the name of each of
 /// its processes, and so could make any number of them.
 const MOST_GROUPS: usize = 100;
-/// The name of what is beyond.
-const OTHERS: &str = "(others)";
 
 /// Memory of the processes of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -119,9 +119,7 @@ impl Outcome {
         }
         Ok(out.flush()?)
     }
-}
 
-impl Outcome {
     /// Why there is no interval.
     fn lack(&self) -> &'static str {
         if self.pairs < 2 {

@@ -1,8 +1,8 @@
 //! What took effect on the far side of a launcher: written there, read here.
 
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::{self, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use numapilot_topology::{Extent, bounded, read_extent};
@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::task::Task;
-use crate::Plan;
 use crate::effect::Outcome;
+use crate::{Plan, regular_file};
 
 const PREFIX: &str = "attest-";
 const SUFFIX: &str = ".json";
@@ -169,14 +169,8 @@ fn paths(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Others may write into the directory: a link could lead to a device, and a FIFO would wait for a
-/// writer.
 fn read_one(path: &Path) -> io::Result<Attestation> {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "not a regular file"));
-    }
+    let file = regular_file::open(path)?;
     Ok(serde_json::from_slice(&bounded::read_bytes_of(file, MOST)?)?)
 }
 

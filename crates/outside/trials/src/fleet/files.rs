@@ -130,6 +130,7 @@ mod tests {
         let error = load(&[folder.path().to_owned()], |_| {}).unwrap_err().to_string();
         assert!(error.contains("d.parquet is no Parquet file"), "{error}");
     }
+
     #[test]
     fn a_copy_of_a_file_counts_once() {
         let folder = tempfile::tempdir().unwrap();
