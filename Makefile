@@ -29,7 +29,7 @@ place = crates/outside/place/c
 export CARGO
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-demo setup-dist build generate test demo bench man docs lint verify dist dist-test install uninstall clean
+.PHONY: help setup setup-demo setup-dist build generate test demo bench man docs lint verify coverage dist dist-test install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -69,8 +69,11 @@ bench: build ## run the built-in workloads over every data set and check their a
 lint: ## formatting, clippy, rustdoc, licences of dependencies
 	@scripts/lint
 
-verify: ## Miri, sanitizers, a minute of each fuzz target, line coverage by crate
+verify: ## Miri, sanitizers, a minute of each fuzz target
 	@scripts/verify
+
+coverage: ## share of the lines of each crate that its unit tests execute
+	@scripts/coverage
 
 man: build ## list the manual pages and completions
 	@ls $(dist)/man/*.1 $(dist)/completions/*
