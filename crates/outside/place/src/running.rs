@@ -104,6 +104,12 @@ impl Running {
         self.own_group
     }
 
+    /// When it was started: [`Finished::wall`] counts from then.
+    #[must_use]
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
     /// The note with which the guard ends the rest of its group if this process is killed. A caller
     /// may keep it longer than the program lives. `None` without its own group.
     #[must_use]

@@ -253,7 +253,7 @@ fn stop(mut server: Watched, limit: Duration) -> Result<Stopped, RunError> {
     };
     let killed = killed.map(|stat| format!("{} ({pid})", stat.comm));
     let pids = server.pids();
-    let started = server.started();
+    let started = server.running().started();
     let execution = server.finish()?;
     Ok(Stopped { execution, wall: started.elapsed(), pids, killed })
 }

@@ -40,7 +40,6 @@ pub struct Watched {
     running: Running,
     capture: Capture,
     peak: Option<Peak>,
-    started: Instant,
     /// Pause before the next reading of the memory.
     pause: Duration,
     /// Time of the last reading.
@@ -61,7 +60,6 @@ impl Watched {
             // Drops the peak of earlier runs.
             orphans::take_peak_rss_bytes();
         }
-        let started = Instant::now();
         let running = prepared.spawn(|command| {
             command.stdin(stdin).stdout(writer).stderr(stderr);
             if let Some(directory) = directory {
@@ -74,7 +72,7 @@ impl Watched {
             Memory::Unmeasured => None,
         };
         let peak = tree.map(Peak::of);
-        Ok(Self { running, capture, peak, started, pause: FIRST_LOOK, looked: Instant::now() })
+        Ok(Self { running, capture, peak, pause: FIRST_LOOK, looked: Instant::now() })
     }
 
     /// The program.
@@ -82,14 +80,9 @@ impl Watched {
         &self.running
     }
 
-    /// The time of the start.
-    pub fn started(&self) -> Instant {
-        self.started
-    }
-
-    /// Time since the start.
+    /// Time since the start. Once it has reached a limit, the program's wall time has as well.
     pub fn age(&self) -> Duration {
-        self.started.elapsed()
+        self.running.started().elapsed()
     }
 
     /// Every process of the program that was seen.
@@ -125,8 +118,8 @@ impl Watched {
         if self.looked.elapsed() < self.pause {
             return;
         }
-        if let Some(peak) = &mut self.peak
-            && self.started.elapsed() >= GROWN_UP
+        if self.age() >= GROWN_UP
+            && let Some(peak) = &mut self.peak
         {
             peak.look();
         }
