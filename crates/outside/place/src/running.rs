@@ -104,10 +104,10 @@ impl Running {
         self.own_group
     }
 
-    /// When it was started: [`Finished::wall`] counts from then.
+    /// Time since its start, from which [`Finished::wall`] counts as well.
     #[must_use]
-    pub fn started(&self) -> Instant {
-        self.started
+    pub fn age(&self) -> Duration {
+        self.started.elapsed()
     }
 
     /// The note with which the guard ends the rest of its group if this process is killed. A caller

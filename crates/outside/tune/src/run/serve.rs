@@ -81,8 +81,6 @@ pub struct Served {
 pub struct Stopped {
     /// Its status, output and memory.
     pub execution: Execution,
-    /// Time from its start to its end.
-    pub wall: Duration,
     /// Numbers of all its processes that were seen.
     pub pids: BTreeSet<i32>,
     /// Its name and number, if it did not end in time and was killed.
@@ -253,9 +251,8 @@ fn stop(mut server: Watched, limit: Duration) -> Result<Stopped, RunError> {
     };
     let killed = killed.map(|stat| format!("{} ({pid})", stat.comm));
     let pids = server.pids();
-    let started = server.running().started();
     let execution = server.finish()?;
-    Ok(Stopped { execution, wall: started.elapsed(), pids, killed })
+    Ok(Stopped { execution, pids, killed })
 }
 
 /// Waits until the group of a server that was asked to end has ended.

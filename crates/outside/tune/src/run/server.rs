@@ -127,7 +127,7 @@ impl Runner<'_> {
             let remedy = remedy(&tail, rustix::process::geteuid().is_root());
             return Err(RunError::Server { failure, remedy, tail: end_of_output(&tail) });
         }
-        let seconds = served.server.wall.as_secs_f64();
+        let seconds = served.server.execution.finished.wall.as_secs_f64();
         let server_peak = served.server.execution.peak_rss_bytes;
         let (text, metric_seconds) = match served.end? {
             End::Loaded(load) => (load.text, load.finished.wall.as_secs_f64()),

@@ -82,7 +82,7 @@ impl Watched {
 
     /// Time since the start. Once it has reached a limit, the program's wall time has as well.
     pub fn age(&self) -> Duration {
-        self.running.started().elapsed()
+        self.running.age()
     }
 
     /// Every process of the program that was seen.
