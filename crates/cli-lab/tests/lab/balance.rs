@@ -85,15 +85,16 @@ fn script(program: &str) -> String {
          echo == dry; {balance} --dry-run -- {program} parts 10 512 0 2; show balance\n\
          echo == restless; {balance} -- {program} restless 6 512 0 2; show balance\n\
          echo == terminated\n\
-         rm /tmp/lines; {program} steady 12 512 0 2 & target=$!\n\
+         rm /tmp/lines; {program} steady 20 512 0 2 & target=$!\n\
          {balance} -p $target & balance=$!\n\
          until [ -s /tmp/lines ] || ! kill -0 $target; do sleep 0.1; done\n\
          numapilot balance -p $target 2> /tmp/message\n\
          echo second $? $(grep -c \"under numapilot balance already (run $balance)\" /tmp/message)\n\
-         sleep 4; until grep -q '^numapilot_balance.*[1-9]' /tmp/metrics || ! kill -0 $target; do\n\
+         sleep 2; until grep -q '^numapilot_balance.*[1-9]' /tmp/metrics || ! kill -0 $target; do\n\
          numapilot export-metrics -p $target --once -d 50ms > /tmp/metrics; done\n\
          for it in balance_moved_bytes_total cores_allocated node_latency_seconds; do\n\
          echo $it $(sed -n \"s/^numapilot_$it{{.*}} //p\" /tmp/metrics | head -n 1); done\n\
+         kill -0 $target; echo alive $?\n\
          kill -TERM $balance; wait $balance; show balance\n\
          numapilot export-metrics -p $target --once -d 50ms | grep -c '^numapilot_balance'\n\
          wait $target; echo target $?\n\
@@ -173,7 +174,7 @@ fn pages_come_to_their_users_and_targets_to_no_harm() {
     assert!(dry.intervals.iter().all(|line| line["done"].is_null()), "{dry:?}");
     for (name, case) in cases.iter().filter(|(name, _)| !name.is_empty()) {
         let expected: &[&str] = match name.as_str() {
-            "terminated" => &["second 125 1", "balance 0", "target 0"],
+            "terminated" => &["second 125 1", "alive 0", "balance 0", "target 0"],
             "cpuset" => &["shrunk 0", "target 0", "balance 0"],
             "full" => &["balance 7 1"],
             "reader" => &["balance 7", "1"],
