@@ -161,3 +161,19 @@ fn the_status_of_the_program_is_passed_on() {
     let output = run(&["sh", "-c", "exit 42"]);
     assert_eq!(output.status.code(), Some(42));
 }
+
+#[test]
+fn numapilot_itself_sees_all_cpus_of_the_run() {
+    if !two_cpus() {
+        return;
+    }
+    let inner = env!("CARGO_BIN_EXE_numapilot");
+    let output = run(&[inner, "topo", "--json"]);
+    holds(&output);
+    let machine: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(machine["allowed"]["cpus"], serde_json::json!([0, 1]), "{machine}");
+    // A placement inside another one has the same CPUs.
+    let output = run(&[inner, "run", "--threads", "sparse", "--", "nproc"]);
+    holds(&output);
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "2");
+}

@@ -54,6 +54,29 @@ pub fn get(tid: i32) -> io::Result<Vec<u64>> {
     }
 }
 
+/// The CPUs on which the C library says that the calling thread may run, as mask words. A library in
+/// `LD_PRELOAD` that places threads answers with the CPUs of all of them; [`get`] gives the kernel's
+/// answer.
+///
+/// # Errors
+/// As the kernel's.
+pub fn by_c_library() -> io::Result<Vec<u64>> {
+    let mut words = 16;
+    loop {
+        let mut mask = vec![0u64; words];
+        // SAFETY: the pointer and the length in bytes describe the vector, and `cpu_set_t` has the
+        // alignment of a word.
+        let result = check(libc::c_long::from(unsafe {
+            libc::sched_getaffinity(0, words * size_of::<u64>(), mask.as_mut_ptr().cast())
+        }));
+        match result {
+            Ok(_) => return Ok(mask),
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) && words < MAX_WORDS => words *= 2,
+            Err(e) => return Err(e),
+        }
+    }
+}
+
 /// The CPU and node on which the caller runs at this moment.
 #[must_use]
 pub fn current_cpu_and_node() -> (u32, u32) {

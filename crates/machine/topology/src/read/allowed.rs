@@ -2,6 +2,11 @@
 //!
 //! Source: proc_pid_status(5), `Cpus_allowed_list` and `Mems_allowed_list`. Unlike
 //! `get_mempolicy`, the file can also be read under the seccomp filters of containers.
+//!
+//! On this machine, the C library is asked for the CPUs first: where `numapilot run` has pinned the
+//! calling thread to one CPU, its answer is all CPUs of the run, as for any other program.
+
+use numapilot_sys::affinity;
 
 use super::tree::{Dir, parse};
 use super::{ReadError, node_dir};
@@ -16,7 +21,12 @@ pub(super) fn read(root: &Dir, online: &CpuSet, nodes: &[Node]) -> Result<Allowe
         "lines such as Cpus_allowed_list: 0-3 and Mems_allowed_list: 0",
         |text| Some((field(text, "Cpus_allowed_list")?, field(text, "Mems_allowed_list")?)),
     )?;
-    let (cpus, mems): (Option<CpuSet>, Option<NodeSet>) = status.unwrap_or_default();
+    let (mut cpus, mems): (Option<CpuSet>, Option<NodeSet>) = status.unwrap_or_default();
+    if root.is_this_machine()
+        && let Ok(words) = affinity::by_c_library()
+    {
+        cpus = Some(CpuSet::from_words(&words));
+    }
     // A kernel without NUMA reports nothing useful about nodes.
     let mems = if node_dir(root)?.is_some() { mems } else { None };
     Ok(Allowed {

@@ -52,6 +52,11 @@ impl<'a> Dir<'a> {
         })
     }
 
+    /// Whether this is the top of the file system of this machine, not of a copy.
+    pub(super) fn is_this_machine(&self) -> bool {
+        matches!(self.place, Place::Open(_)) && self.path == Path::new("/")
+    }
+
     /// A directory below this one; `None` when there is none of that name.
     pub(super) fn dir(&self, name: &str) -> Result<Option<Self>, ReadError> {
         let path = self.path.join(name);
