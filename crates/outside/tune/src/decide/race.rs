@@ -9,6 +9,12 @@
 //! error, which all plans except one divide among them (Bonferroni). The same interval against the
 //! default decides whether a plan is called better.
 //!
+//! A part of the error of a comparison with the default is for one look at the first round after
+//! which a classical interval is as narrow as `--precision` asks. That round follows from the spread
+//! of the differences alone and not from their mean, so that one interval needs no allowance for
+//! the other looks. It is narrower than the one for all rounds by a quarter, and what counts is the
+//! intersection of both.
+//!
 //! A final without a race before it (`economy`) has few rounds. Half of its error is for one look
 //! after a number of rounds that is fixed in advance, which needs no allowance for the other looks;
 //! the other half is for all later ones, after `--resume`. Its spread also comes from all plans that
@@ -16,7 +22,9 @@
 //!
 //! Sources: O. Maron, A. W. Moore, "The Racing Algorithm", Artificial Intelligence Review
 //! 11 (1997); M. Birattari et al., "A Racing Algorithm for Configuring Metaheuristics",
-//! GECCO 2002: blocking by round. The interval: [`crate::statistics`].
+//! GECCO 2002: blocking by round. Y. S. Chow, H. Robbins, "On the Asymptotic Theory of Fixed-Width
+//! Sequential Confidence Intervals for the Mean", Annals of Mathematical Statistics 36 (1965): the
+//! interval at the round that is chosen by its width. The other intervals: [`crate::statistics`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,6 +38,14 @@ pub const LEAST_ROUNDS: usize = 3;
 
 /// Rounds after which a final without a race is looked at with half of its error.
 pub const FIXED_ROUNDS: usize = 3;
+
+/// Share of the error of a comparison with the default that is for the interval at the first round
+/// after which it is narrow enough.
+const NARROW: f64 = 0.25;
+
+/// Least rounds of that interval: with fewer, the round is too often one whose spread happens to
+/// be small.
+const LEAST_NARROW: usize = 5;
 
 /// Most degrees of freedom of the spread of all plans, when pooled with a plan's own.
 const PRIOR_DF: f64 = 12.0;
@@ -56,8 +72,22 @@ impl Difference {
     /// Whether the interval extends at most this share of the ratio to either side.
     #[must_use]
     pub fn is_within(&self, precision: f64) -> bool {
-        self.high - self.low <= 2.0 * precision.ln_1p()
+        self.high - self.low <= width(precision)
     }
+
+    /// The part of the interval that is in the other one as well; all of it if there is none.
+    fn within(self, other: &Self) -> Self {
+        let (low, high) = (self.low.max(other.low), self.high.min(other.high));
+        if low > high {
+            return self;
+        }
+        Self { centre: self.centre.clamp(low, high), low, high, ..self }
+    }
+}
+
+/// Width of an interval that extends this share of the ratio to either side.
+fn width(precision: f64) -> f64 {
+    2.0 * precision.ln_1p()
 }
 
 /// All costs of a race, by plan and round.
@@ -75,6 +105,8 @@ pub struct Race {
     alpha: f64,
     /// Whether half of it is for the look after [`FIXED_ROUNDS`].
     has_fixed_look: bool,
+    /// Largest width of an interval that is narrow enough, as a difference of costs.
+    narrow: f64,
     /// Variance of a difference, and how sure it is.
     prior: (f64, f64),
 }
@@ -103,7 +135,8 @@ impl Race {
         let is_of_race = |t: &Trial| t.order.phase == Phase::Race;
         let has_fixed_look = phase == Phase::Final && !evidence.iter().any(is_of_race);
         let prior = (0.0, 0.0);
-        let mut race = Self { racers, costs, out, ran, alpha, has_fixed_look, prior };
+        let narrow = width(settings.precision);
+        let mut race = Self { racers, costs, out, ran, alpha, has_fixed_look, narrow, prior };
         race.prior = race.spread(evidence, goal);
         race
     }
@@ -174,23 +207,32 @@ impl Race {
         if plan == other {
             return Difference::none(differences.len());
         }
+        // The error of the intervals of all rounds, and of the one that is narrow enough.
+        let all = if self.has_fixed_look { self.alpha / 2.0 } else { self.alpha };
+        let narrow = if plan == DEFAULT || other == DEFAULT { NARROW * all } else { 0.0 };
+        let rounds = differences.len();
+        let error = match self.has_fixed_look && rounds == FIXED_ROUNDS {
+            true => self.alpha / 2.0,
+            false => error_at(rounds, all - narrow),
+        };
+        let at_any_time = self.interval(&differences, error);
+        (LEAST_NARROW..=rounds)
+            .filter(|_| narrow > 0.0)
+            .map(|rounds| self.interval(&differences[..rounds], narrow))
+            .find(|interval| interval.high - interval.low <= self.narrow)
+            .map_or(at_any_time, |interval| at_any_time.within(&interval))
+    }
+
+    /// The interval of the mean of these differences with this error.
+    fn interval(&self, differences: &[f64], error: f64) -> Difference {
         let (variance, df) = self.prior;
-        let estimate = location(&differences, variance.sqrt());
-        let half = half_width(&estimate, variance, df, self.error(estimate.n));
+        let estimate = location(differences, variance.sqrt());
+        let half = half_width(&estimate, variance, df, error);
         Difference {
             centre: estimate.centre,
             low: estimate.centre - half,
             high: estimate.centre + half,
             rounds: differences.len(),
-        }
-    }
-
-    /// The error of an interval after this many rounds.
-    fn error(&self, rounds: usize) -> f64 {
-        match self.has_fixed_look {
-            true if rounds == FIXED_ROUNDS => self.alpha / 2.0,
-            true => error_at(rounds, self.alpha / 2.0),
-            false => error_at(rounds, self.alpha),
         }
     }
 
@@ -304,6 +346,43 @@ mod tests {
     fn maximising_turns_the_order_round() {
         let race = Race::new(&race(4), Phase::Race, &settings(Goal::Maximize, 100));
         assert_eq!(race.leader(&race.racers), Candidate(2));
+    }
+
+    /// A race of the default and a plan that takes 0.8 times as long, with 5 % noise, until its
+    /// interval is narrow enough for this precision, or for 80 rounds: its rounds, and whether the
+    /// interval holds the truth.
+    fn until_narrow(seed: u64, precision: f64) -> (usize, bool) {
+        use rand::SeedableRng;
+        use rand_distr::{Distribution, StandardNormal};
+        let mut rng = rand::rngs::SmallRng::seed_from_u64(seed);
+        let mut run = |phase, block, candidate, cost: f64| {
+            let noise: f64 = StandardNormal.sample(&mut rng);
+            trial(phase, block, candidate, (cost + 0.05 * noise).exp())
+        };
+        let mut trials: Vec<Trial> = (0..5).map(|_| run(Phase::Noise, 0, 0, 0.0)).collect();
+        let settings = Settings { precision, ..settings(Goal::Minimize, 200) };
+        let truth = 0.8_f64.ln();
+        let mut last = Difference::none(0);
+        for round in 0..80 {
+            trials.extend([run(Phase::Race, round, 0, 0.0), run(Phase::Race, round, 1, truth)]);
+            let race = Race::new(&trials, Phase::Race, &settings);
+            last = race.difference(Candidate(1), DEFAULT);
+            if last.rounds >= LEAST_ROUNDS && last.is_within(precision) {
+                break;
+            }
+        }
+        (last.rounds, last.low <= truth && truth <= last.high)
+    }
+
+    #[test]
+    fn the_interval_that_is_narrow_enough_holds_and_comes_early() {
+        let races: Vec<(usize, bool)> = (0..400).map(|seed| until_narrow(seed, 0.05)).collect();
+        let held = races.iter().filter(|(_, held)| *held).count();
+        assert!(held >= 380, "{held} of 400");
+        let mut rounds: Vec<usize> = races.iter().map(|(rounds, _)| *rounds).collect();
+        rounds.sort_unstable();
+        // The intervals of all rounds alone need 23 rounds in the median.
+        assert!((13..=17).contains(&rounds[200]), "{}", rounds[200]);
     }
 
     #[test]
