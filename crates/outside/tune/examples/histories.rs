@@ -41,10 +41,10 @@ fn main() {
         shares.push(1.0);
     }
     println!(
-        "| histories | most runs | runs | before the race | close | named close | better shown | \
-         wrong |"
+        "| histories | most runs | runs | before the race | close | named close | named loses | \
+         better shown | wrong |"
     );
-    println!("|---|---:|---:|---:|---:|---:|---:|---:|");
+    println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|");
     for (name, kind) in KINDS {
         let each = |seed| {
             let prior = prior(seed, World::USUAL, kind);
@@ -62,12 +62,13 @@ fn main() {
 fn row(name: &str, share: f64, all: Tally) {
     let of = |part: usize| 100.0 * part as f64 / all.searches as f64;
     println!(
-        "| {name} | {:.0} % | {:.1} | {:.1} | {:.1} % | {:.1} % | {:.0} % | {} |",
+        "| {name} | {:.0} % | {:.1} | {:.1} | {:.1} % | {:.1} % | {:.2} % | {:.0} % | {} |",
         100.0 * share,
         all.runs as f64 / all.searches as f64,
         all.before as f64 / all.searches as f64,
         of(all.good),
         of(all.named),
+        100.0 * (all.loss / all.searches as f64).exp_m1(),
         of(all.claims),
         all.wrong
     );

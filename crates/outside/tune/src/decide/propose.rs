@@ -14,11 +14,6 @@ use crate::statistics::{median, robust_sigma};
 const RACES: f64 = 0.1;
 /// Expected loss by naming the leader at which the refinement ends, relative to the resolution.
 const LEAST_LOSS: f64 = 0.1;
-/// The same if earlier searches predict what the runs show, which speaks for the leader as well.
-const LEAST_LOSS_FORETOLD: f64 = 0.8;
-/// Plans in the race if earlier searches predict what the runs show: the default and the plan that is
-/// named.
-const RACERS_FORETOLD: usize = 2;
 
 /// Runs of the default that show how much two runs differ.
 const LEAST_NOISE_RUNS: usize = 3;
@@ -30,12 +25,9 @@ pub fn promising(
     evidence: &[Trial],
     shares: &Shares,
 ) -> Vec<Candidate> {
-    // A search that expects something may end the refinement after any of many small blocks.
-    let effort = if settings.prior.is_empty() { Effort::CHOICE } else { Effort::OFTEN };
-    let draws = surfaces(shape, settings, evidence, effort);
+    let draws = surfaces(shape, settings, evidence, Effort::CHOICE);
     let Some(mut contenders) = Contenders::new(shape, &draws) else { return Vec::new() };
-    let least = if is_foretold(&draws) { LEAST_LOSS_FORETOLD } else { LEAST_LOSS };
-    if contenders.loss() < least * settings.resolution {
+    if contenders.loss() < LEAST_LOSS * settings.resolution {
         return Vec::new();
     }
     let noise = median(&draws.iter().map(Surface::noise).collect::<Vec<f64>>());
@@ -58,7 +50,6 @@ pub fn racers(
     let ran: BTreeSet<Candidate> = evidence.iter().map(|t| t.order.candidate).collect();
     let may_race = |plan: Candidate| plan != DEFAULT && ran.contains(&plan) && !out.contains(&plan);
     let draws = surfaces(shape, settings, evidence, Effort::CHOICE);
-    let count = if is_foretold(&draws) { RACERS_FORETOLD + shape.extras } else { count };
     let mut wins: BTreeMap<Candidate, usize> = BTreeMap::new();
     for winner in draws.iter().filter_map(|s| s.best(may_race)) {
         *wins.entry(winner).or_default() += 1;
@@ -110,11 +101,6 @@ pub fn finalist(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Optio
 /// The plan that these surfaces expect to be best.
 pub fn best(draws: &[Surface], plans: &[Candidate]) -> Option<Candidate> {
     plans.iter().copied().min_by(|&a, &b| mean(draws, a).total_cmp(&mean(draws, b)))
-}
-
-/// Whether earlier searches predict what the runs show, in most draws.
-fn is_foretold(draws: &[Surface]) -> bool {
-    2 * draws.iter().filter(|draw| draw.is_foretold()).count() > draws.len()
 }
 
 /// The model's expectation of a plan's cost, up to a constant.

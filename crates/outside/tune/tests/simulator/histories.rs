@@ -39,6 +39,9 @@ pub struct Tally {
     pub good: usize,
     /// The same for the plan named.
     pub named: usize,
+    /// Sum of the logarithms of its time divided by the best plan's, each at most that of 2.
+    #[cfg_attr(test, allow(dead_code, reason = "the example prints it"))]
+    pub loss: f64,
     /// Searches that called a plan better than the default.
     pub claims: usize,
     /// Of these, those in which it is not.
@@ -52,6 +55,7 @@ impl Tally {
         self.before += other.before;
         self.good += other.good;
         self.named += other.named;
+        self.loss += other.loss;
         self.claims += other.claims;
         self.wrong += other.wrong;
     }
@@ -73,6 +77,7 @@ pub fn search(seed: u64, world: World, prior: Prior, share: f64) -> Tally {
         before: evidence.iter().filter(is_before).count(),
         good: usize::from(is_close(best)),
         named: usize::from(is_close(findings.named())),
+        loss: surface.regret(findings.named()).min(std::f64::consts::LN_2),
         claims: usize::from(findings.best().is_some()),
         wrong: usize::from(findings.best().is_some_and(|b| surface.difference(b.plan) >= 0.0)),
     }

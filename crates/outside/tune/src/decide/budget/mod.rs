@@ -233,8 +233,6 @@ pub struct Shares {
     most_kept: usize,
     /// Runs to divide: all except those that measure the noise.
     runs: usize,
-    /// Whether something is expected before any run.
-    is_informed: bool,
 }
 
 impl Shares {
@@ -244,12 +242,7 @@ impl Shares {
         let runs = total.saturating_sub(settings.warm_up + settings.noise_runs);
         let is_before = |t: &&Trial| t.order.phase != Phase::Race;
         let rest = total.saturating_sub(evidence.iter().take_while(is_before).count());
-        // What is known from elsewhere takes the place of most of the design.
-        let is_informed = !settings.prior.is_empty();
-        let blocks = match is_informed {
-            true => 1,
-            false => (runs as f64 * 0.15 / BLOCK as f64).round() as usize,
-        };
+        let blocks = (runs as f64 * 0.15 / BLOCK as f64).round() as usize;
         let racers = (rest / LEAST_ROUNDS).clamp(3, RACERS) + shape.extras;
         let (screen, last) = if is_screened(shape, settings, evidence) {
             (blocks.max(1) * BLOCK, (rest / 2).min(rest.saturating_sub(racers * LEAST_ROUNDS)))
@@ -266,7 +259,6 @@ impl Shares {
                 .saturating_sub(LEAST_PER_LEVEL * learnt(shape))
                 .clamp(runs * 22 / 100, runs * 60 / 100),
             runs,
-            is_informed,
         }
     }
 
@@ -286,10 +278,9 @@ impl Shares {
     }
 
     /// Runs of one refinement block: the refinement has about ten blocks, each of which uses what
-    /// the earlier ones have shown. A search that expects something may end it early, so its blocks
-    /// are small.
+    /// the earlier ones have shown.
     pub fn refinement_block(&self) -> usize {
-        if self.is_informed { BLOCK } else { BLOCK.max(self.runs / 12) }
+        BLOCK.max(self.runs / 12)
     }
 
     /// Runs left for the race.

@@ -65,8 +65,6 @@ impl Effort {
     pub const CHOICE: Self = Self { chains: 2, draws: 100, steps: 2 };
     /// Enough draws to choose plans when there are few runs, each of which costs much.
     pub const FEW: Self = Self { chains: 4, draws: 200, steps: 2 };
-    /// Enough draws for a decision that is made again after every few runs.
-    pub const OFTEN: Self = Self { chains: 8, draws: 400, steps: 2 };
     /// Enough draws for the ends of intervals.
     pub const INTERVALS: Self = Self { chains: 16, draws: 800, steps: 4 };
 }
@@ -114,12 +112,6 @@ impl Surface {
     #[must_use]
     pub fn weights(&self) -> &[f64] {
         &self.weights
-    }
-
-    /// Whether the earlier searches of the prior predict what the runs show.
-    #[must_use]
-    pub fn is_foretold(&self) -> bool {
-        transfer::foretell(&self.weights)
     }
 
     /// The share of the prior's expectations of levels that are right.
@@ -287,8 +279,7 @@ impl<'a> Chain<'a> {
         self.step_bounded(rng);
         // First, so that the effects explain what is left by earlier searches and not the reverse.
         self.transfers.step(&mut self.rest, &self.weights, self.noise, rng);
-        let is_foretold = self.transfers.foretell();
-        self.terms.step(&mut self.rest, &self.weights, self.noise, is_foretold, rng);
+        self.terms.step(&mut self.rest, &self.weights, self.noise, rng);
         self.drift.step(&mut self.rest, &self.weights, self.noise, rng);
         let mut squares = 0.0;
         for (rest, weight) in self.rest.iter().zip(&mut self.weights) {

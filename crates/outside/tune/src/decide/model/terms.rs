@@ -22,9 +22,6 @@ const SIZES: [f64; 9] = [0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28];
 /// are hardly larger than 16 %.
 const FEW_SIZES: usize = 6;
 
-/// The number of these sizes that interactions may have beyond what earlier searches predict.
-const FORETOLD_SIZES: usize = 4;
-
 /// Priors for the share of effects that are not zero: the number that were not, and the number that
 /// were.
 mod prior {
@@ -32,8 +29,6 @@ mod prior {
     pub const MAIN: (f64, f64) = (1.0, 0.2);
     /// Most pairs of factors do not interact; if they do, many of their levels do.
     pub const PAIR: (f64, f64) = (0.3, 0.9);
-    /// What earlier searches predict includes most interactions.
-    pub const PAIR_FORETOLD: (f64, f64) = (0.1, 1.0);
     /// An interaction of three factors is rare.
     pub const OWN: (f64, f64) = (0.1, 4.0);
     /// A plan outside the grid has no other term.
@@ -155,8 +150,6 @@ impl Terms {
     /// The terms of a space, all zero, for runs of these plans.
     pub fn new(shape: &Shape, plans: &[Candidate], given: &Given<'_>) -> Self {
         let levels = |f: usize| (0..shape.levels[f]).map(move |level| (f, level));
-        // An informed search has few runs at its beginning, too.
-        let has_few_pairs = given.is_few || !given.prior.is_empty();
         // With few runs, what a setting does with the default level of another is its main effect.
         let first = usize::from(given.is_few);
         let factors = 0..shape.levels.len();
@@ -206,7 +199,7 @@ impl Terms {
                 unseen: unseen.into_iter().map(|(place, _)| (place, expected(place))).collect(),
                 size: 0.08,
                 sizes: match prior {
-                    prior::PAIR | prior::OWN if has_few_pairs => &SIZES[..FEW_SIZES],
+                    prior::PAIR | prior::OWN if given.is_few => &SIZES[..FEW_SIZES],
                     _ => &SIZES,
                 },
                 odds: (prior.0 / prior.1).ln(),
@@ -225,15 +218,7 @@ impl Terms {
 
     /// Redraws all effects. `rest` is the part of the costs that neither they nor the other parts
     /// explain.
-    /// If the runs are foretold by earlier searches, these explain most interactions, too.
-    pub fn step(
-        &mut self,
-        rest: &mut [f64],
-        weights: &[f64],
-        noise: f64,
-        is_foretold: bool,
-        rng: &mut SmallRng,
-    ) {
+    pub fn step(&mut self, rest: &mut [f64], weights: &[f64], noise: f64, rng: &mut SmallRng) {
         self.sums.fill(Sum::default());
         for ((&plan, rest), weight) in self.plan_of.iter().zip(&*rest).zip(weights) {
             self.sums[plan].weight += weight;
@@ -244,7 +229,7 @@ impl Terms {
             for term in &mut group.terms {
                 term.step(odds, &mut self.sums, noise, rng);
             }
-            group.step(is_foretold, rng);
+            group.step(rng);
         }
         self.step_trust(rng);
         for (&plan, rest) in self.plan_of.iter().zip(rest) {
@@ -356,21 +341,17 @@ impl Group {
     }
 
     /// Draws the size and the share of effects that are not zero.
-    fn step(&mut self, is_foretold: bool, rng: &mut SmallRng) {
-        let (prior, sizes) = match self.prior {
-            prior::PAIR if is_foretold => (prior::PAIR_FORETOLD, &SIZES[..FORETOLD_SIZES]),
-            prior => (prior, self.sizes),
-        };
+    fn step(&mut self, rng: &mut SmallRng) {
         let of = |kind: Kind| self.terms.iter().filter(move |term| term.kind == kind);
         let active = || of(Kind::Own);
         let count = active().count() as f64;
         let squares: f64 = active().map(|term| term.effect * term.effect).sum();
         let likelihood = |size: &f64| -count * size.ln() - squares / (2.0 * size * size);
-        let likelihoods: Vec<f64> = sizes.iter().map(likelihood).collect();
+        let likelihoods: Vec<f64> = self.sizes.iter().map(likelihood).collect();
         let most = likelihoods.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let chances: Vec<f64> = likelihoods.iter().map(|l| (l - most).exp()).collect();
         let mut rest = rng.random::<f64>() * chances.iter().sum::<f64>();
-        for (&size, chance) in sizes.iter().zip(chances) {
+        for (&size, chance) in self.sizes.iter().zip(chances) {
             self.size = size;
             rest -= chance;
             if rest < 0.0 {
@@ -378,6 +359,6 @@ impl Group {
             }
         }
         let nil = of(Kind::Nil).count() as f64;
-        self.odds = log_odds((prior.0 + count, prior.1 + nil), rng).unwrap_or(self.odds);
+        self.odds = log_odds((self.prior.0 + count, self.prior.1 + nil), rng).unwrap_or(self.odds);
     }
 }

@@ -21,13 +21,6 @@ use crate::shape::{Candidate, Shape};
 const TELLS: f64 = std::f64::consts::LN_2;
 /// Standard deviation of the sum of all weights, which is expected to be 1.
 const SPREAD: f64 = 0.5;
-/// The sum of all weights from which on earlier searches predict what the runs show.
-const FORETELLS: f64 = 0.5;
-
-/// Whether searches with these weights predict what the runs show.
-pub fn foretell(weights: &[f64]) -> bool {
-    weights.iter().sum::<f64>().abs() >= FORETELLS
-}
 
 /// The earlier searches.
 pub struct Transfers<'a> {
@@ -72,12 +65,43 @@ impl<'a> Transfers<'a> {
         if self.searches.is_empty() {
             return;
         }
-        let count = self.searches.len() as f64;
-        let (centre, variance) = (count.recip(), SPREAD * SPREAD / count);
-        for search in &mut self.searches {
-            search.step((centre, variance), rest, weights, noise, rng);
-        }
+        self.step_weights(rest, weights, noise, rng);
         self.step_offsets(rest, weights, noise, rng);
+    }
+
+    /// Redraws all weights together: what related searches predict is nearly the same, so that one
+    /// weight at a time would hardly move once another search explains the runs.
+    fn step_weights(&mut self, rest: &mut [f64], weights: &[f64], noise: f64, rng: &mut SmallRng) {
+        for search in &self.searches {
+            let predicted = search.of_runs.iter().zip(&mut *rest);
+            predicted.for_each(|(predicted, rest)| *rest += search.weight * predicted);
+        }
+        let product = |a: &[f64], b: &[f64]| {
+            let products = a.iter().zip(b).zip(weights).map(|((a, b), weight)| a * b * weight);
+            products.sum::<f64>() / noise
+        };
+        let of_runs = |search: &Transfer| product(&search.of_runs, rest);
+        let with = |a: &Transfer| {
+            self.searches.iter().map(|b| product(&a.of_runs, &b.of_runs)).collect::<Vec<f64>>()
+        };
+        let regression = Regression {
+            products: self.searches.iter().map(with).collect(),
+            of_runs: self.searches.iter().map(of_runs).collect(),
+        };
+        let mut tells: Vec<bool> = self.searches.iter().map(|s| s.weight != 0.0).collect();
+        for index in 0..tells.len() {
+            let [without, with] = [false, true].map(|tell| {
+                tells[index] = tell;
+                regression.given(&tells).ln_likelihood()
+            });
+            tells[index] = happens(TELLS + with - without, rng);
+        }
+        let drawn = regression.given(&tells).draw(rng);
+        for (search, weight) in self.searches.iter_mut().zip(drawn) {
+            search.weight = weight;
+            let predicted = search.of_runs.iter().zip(&mut *rest);
+            predicted.for_each(|(predicted, rest)| *rest -= weight * predicted);
+        }
     }
 
     fn step_offsets(&mut self, rest: &mut [f64], weights: &[f64], noise: f64, rng: &mut SmallRng) {
@@ -110,11 +134,6 @@ impl<'a> Transfers<'a> {
         self.searches.iter().map(|search| search.weight).collect()
     }
 
-    /// Whether they predict what the runs show.
-    pub fn foretell(&self) -> bool {
-        foretell(&self.weights())
-    }
-
     /// Adds what they predict to the costs of all candidates.
     pub fn add(&self, shape: &Shape, costs: &mut [f64], rng: &mut SmallRng) {
         if self.searches.is_empty() {
@@ -137,32 +156,81 @@ fn at(figures: &[f64], plan: Candidate) -> f64 {
     figures.get(plan.0 as usize).copied().unwrap_or_default()
 }
 
-impl Transfer<'_> {
-    fn step(
-        &mut self,
-        (centre, variance): (f64, f64),
-        rest: &mut [f64],
-        weights: &[f64],
-        noise: f64,
-        rng: &mut SmallRng,
-    ) {
-        let (mut precision, mut sum) = (0.0, 0.0);
-        for ((predicted, rest), weight) in self.of_runs.iter().zip(&*rest).zip(weights) {
-            precision += weight * predicted * predicted / noise;
-            sum += weight * predicted * (rest + predicted * self.weight) / noise;
+/// The regression of the runs on what the searches predict for them.
+struct Regression {
+    /// Products of the predictions of two searches, summed over the runs by their precision.
+    products: Vec<Vec<f64>>,
+    /// The same of the predictions of a search and the costs of the runs.
+    of_runs: Vec<f64>,
+}
+
+/// The normal distribution of the weights, given which searches tell anything.
+struct Weights {
+    /// The searches that do.
+    indices: Vec<usize>,
+    /// The lower triangular root of their weights' precision.
+    root: Vec<Vec<f64>>,
+    /// That root's inverse times precision times mean.
+    scaled: Vec<f64>,
+    /// The number of all searches.
+    of: usize,
+}
+
+/// The centre and the precision of the weight of each of this many searches before any run.
+fn before_any_run(searches: usize) -> (f64, f64) {
+    let searches = searches as f64;
+    (searches.recip(), searches / (SPREAD * SPREAD))
+}
+
+impl Regression {
+    fn given(&self, tells: &[bool]) -> Weights {
+        let (centre, precision) = before_any_run(tells.len());
+        let indices: Vec<usize> = (0..tells.len()).filter(|&index| tells[index]).collect();
+        let mut root: Vec<Vec<f64>> = Vec::with_capacity(indices.len());
+        let mut scaled: Vec<f64> = Vec::with_capacity(indices.len());
+        // Cholesky's decomposition, row by row.
+        for (row, &i) in indices.iter().enumerate() {
+            let mut of_row: Vec<f64> = Vec::with_capacity(row + 1);
+            for (column, &j) in indices[..=row].iter().enumerate() {
+                let own = if i == j { precision } else { 0.0 };
+                let above = root.get(column).unwrap_or(&of_row);
+                let before: f64 = of_row.iter().zip(above).take(column).map(|(a, b)| a * b).sum();
+                let rest = self.products[i][j] + own - before;
+                of_row.push(match root.get(column) {
+                    Some(above) => rest / above[column],
+                    None => rest.max(precision * f64::EPSILON).sqrt(),
+                });
+            }
+            let before: f64 = of_row.iter().zip(&scaled).map(|(a, b)| a * b).sum();
+            scaled.push((self.of_runs[i] + precision * centre - before) / of_row[row]);
+            root.push(of_row);
         }
-        let spread = (precision + variance.recip()).recip();
-        let mean = (sum + centre / variance) * spread;
-        // The ratio of the likelihoods of the runs with and without a weight.
-        let gain =
-            (mean * mean / spread - centre * centre / variance + (spread / variance).ln()) / 2.0;
-        let before = self.weight;
-        self.weight =
-            if happens(TELLS + gain, rng) { mean + spread.sqrt() * normal(rng) } else { 0.0 };
-        let change = self.weight - before;
-        for (predicted, rest) in self.of_runs.iter().zip(rest) {
-            *rest -= change * predicted;
+        Weights { indices, root, scaled, of: tells.len() }
+    }
+}
+
+impl Weights {
+    /// The logarithm of the likelihood of the runs, up to a constant.
+    fn ln_likelihood(&self) -> f64 {
+        let (centre, precision) = before_any_run(self.of);
+        let squares: f64 = self.scaled.iter().map(|scaled| scaled * scaled).sum();
+        let determinant: f64 =
+            self.root.iter().filter_map(|row| row.last()).map(|last| last.ln()).sum();
+        let each = (precision.ln() - precision * centre * centre) / 2.0;
+        squares / 2.0 - determinant + each * self.indices.len() as f64
+    }
+
+    /// Draws the weights of all searches.
+    fn draw(&self, rng: &mut SmallRng) -> Vec<f64> {
+        let mut drawn = vec![0.0; self.of];
+        let mut right: Vec<f64> = self.scaled.iter().map(|scaled| scaled + normal(rng)).collect();
+        // Back substitution with the transposed root.
+        for row in (0..self.indices.len()).rev() {
+            let weight = right[row] / self.root[row][row];
+            drawn[self.indices[row]] = weight;
+            right.iter_mut().zip(&self.root[row]).take(row).for_each(|(r, l)| *r -= l * weight);
         }
+        drawn
     }
 }
 
@@ -204,6 +272,13 @@ mod tests {
         let opposite: Vec<f64> = like.iter().map(|cost| -cost).collect();
         let found = weights(&opposite, [&like, &unlike]);
         assert!(found[0] < 0.0, "{found:?}");
+    }
+
+    #[test]
+    fn searches_that_predict_nearly_the_same_are_averaged() {
+        let (one, other) = ([0.0, -0.32, 0.2, 0.12], [0.0, -0.28, 0.2, 0.08]);
+        let found = weights(&[0.0, -0.3, 0.2, 0.1], [&one, &other]);
+        assert!((found[0] - 0.5).abs() < 0.1 && (found[1] - 0.5).abs() < 0.1, "{found:?}");
     }
 
     #[test]
