@@ -70,6 +70,11 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 pub enum Action {
     /// Measure one plan against the default, in pairs of runs: a step of an outside optimiser.
+    #[command(
+        mut_arg("lab", |arg| arg.hide(true)),
+        mut_arg("time_scale", |arg| arg.hide(true)),
+        mut_arg("include", |arg| arg.hide(true))
+    )]
     Trial(Box<TrialArgs>),
 
     /// Run a server once under a plan, with its load: what a search with --lab does in the guest.

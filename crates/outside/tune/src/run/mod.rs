@@ -266,7 +266,11 @@ impl<'a> Runner<'a> {
         let Some(command) = &self.program.cleanup else { return result };
         // After an interruption, it is run all the same: it puts back what --prepare has done.
         let cleaned = self.run_beside("--cleanup", command, &AtomicBool::new(false));
-        result.and_then(|result| cleaned.map(|()| result))
+        match (result, cleaned) {
+            // What could not be put back is worse than the interruption.
+            (Ok(_) | Err(RunError::Interrupted), Err(error)) => Err(error),
+            (result, _) => result,
+        }
     }
 
     fn run_prepared(&mut self, order: Order, plan: &Plan) -> Result<Trial, RunError> {
