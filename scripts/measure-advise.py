@@ -31,11 +31,11 @@ CASES = {
     "k1": ["numapilot", "bench", "kernel", "k1", *KERNEL],
     "k2": ["numapilot", "bench", "kernel", "k2", *KERNEL],
     "k8": ["numapilot", "bench", "kernel", "k8", *KERNEL],
-    "w1": ["numapilot", "bench", "w1", "--records", "2M", "--groups", "20k", "--threads", "8"],
-    "w2": ["numapilot", "bench", "w2", "--records", "400k", "--groups", "20k", "--threads", "8"],
-    "w3": ["numapilot", "bench", "w3", "--rows", "400k", "--threads", "8"],
-    "redis": ["sh", "studies/programs/server.sh", "2000"],
-    "sqlite": ["sh", "-c", "sed s/400000/20000/ studies/programs/table.sql | sqlite3 :memory:"],
+    "w1": ["numapilot", "bench", "w1", "--records", "6M", "--groups", "20k", "--threads", "8"],
+    "w2": ["numapilot", "bench", "w2", "--records", "6M", "--groups", "20k", "--threads", "8"],
+    "w3": ["numapilot", "bench", "w3", "--small", "400k", "--large", "8M", "--threads", "8"],
+    "redis": ["sh", "studies/programs/server.sh", "8000"],
+    "sqlite": ["sh", "-c", "sed s/400000/40000/ studies/programs/table.sql | sqlite3 :memory:"],
 }
 # What the programs need in the guest, besides themselves.
 INCLUDES = {

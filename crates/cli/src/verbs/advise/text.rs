@@ -35,8 +35,13 @@ pub fn text(title: &str, command: &[String], run: &Run, advice: &Advice) -> Stri
 fn factors(advice: &Advice) -> String {
     let mut rows = table(&["factor", "verdict", "saves at most", "try first"], &[2]);
     for finding in &advice.findings {
-        let bound = finding.bound.map_or("not known".to_owned(), |bound| percent(bound.cpu_share));
-        let bound = if finding.verdict == Verdict::NotVaried { "-".to_owned() } else { bound };
+        let bound = match (finding.verdict, finding.bound) {
+            (Verdict::NotVaried, _) => "-".to_owned(),
+            (_, Some(bound)) => percent(bound.cpu_share),
+            // A threshold of the rule's source decided; it bounds nothing.
+            (Verdict::CannotMatter, None) => "no bound".to_owned(),
+            (_, None) => "not known".to_owned(),
+        };
         let first = match &finding.first {
             Some(level) if advice.machine_wide.contains(level) => {
                 format!("{} (machine-wide)", level.name())

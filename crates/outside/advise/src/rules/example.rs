@@ -6,11 +6,13 @@ use numapilot_tune::space::{Facts, Space};
 
 use crate::run::{CodeShares, Run};
 
-/// What tests vary. The run took 10 s on a machine with four CPUs.
+/// What tests vary. The machine has four CPUs.
 pub struct Example {
     pub nodes: u32,
     pub user: f64,
     pub system: f64,
+    /// Mean number of busy CPUs.
+    pub busy: f64,
     pub rss: f64,
     pub code: Result<CodeShares, String>,
     /// DRAM accesses; not counted if both are 0.
@@ -40,6 +42,7 @@ impl Default for Example {
             nodes: 2,
             user: 9.0,
             system: 1.0,
+            busy: 4.0,
             rss: 1e9,
             code: Ok(code),
             local: 0.0,
@@ -60,12 +63,12 @@ pub fn run(example: Example) -> Run {
     let known = |value: Option<f64>| value.ok_or_else(|| NO_PMU.to_owned());
     let accesses = example.local + example.remote;
     let counted = |value: f64| known((accesses > 0.0).then_some(value));
-    let seconds = 10.0;
+    let seconds = (example.user + example.system) / example.busy;
     let figures = Figures::from([
         (Metric::Seconds, Ok(seconds)),
         (Metric::UserSeconds, Ok(example.user)),
         (Metric::SystemSeconds, Ok(example.system)),
-        (Metric::CpusUtilized, Ok((example.user + example.system) / seconds)),
+        (Metric::CpusUtilized, Ok(example.busy)),
         (Metric::PeakRssBytes, Ok(example.rss)),
         (Metric::MinorFaults, Ok(1000.0)),
         (Metric::CpuMigrations, Ok(12.0)),

@@ -2,6 +2,9 @@
 //!
 //! Source: carrefour: interleaving helps if the imbalance of the memory controllers is at least
 //! 35 %, collocation if less than 80 % of accesses are local, and neither if DRAM accesses are rare.
+//! Interleaving makes all but one access in as many as there are nodes remote. So it is not tried
+//! first where most accesses are local, where memory is on all nodes alike already, or where fewer
+//! than two CPUs are busy: their accesses cannot overload a controller.
 //! systematic-numa-study, section 4.6: interleaving also avoids most of AutoNUMA's cost.
 
 use numapilot_observe::Metric;
@@ -9,7 +12,7 @@ use numapilot_place::MemoryMode;
 use numapilot_tune::space::{FactorName, Level};
 
 use super::percent;
-use super::stalls::{Stalls, stalls};
+use super::stalls::{PARALLEL, Stalls, stalls};
 use crate::finding::{Bound, Factor, Finding, Verdict};
 use crate::run::Run;
 use crate::shares::AT_LEAST;
@@ -42,8 +45,16 @@ pub fn advise(run: &Run) -> Finding {
     let on_nodes = run.memory_imbalance();
     let placement = placement(&local, imbalance, estimate, on_nodes);
     let threads = run.code.as_ref().map_or(usize::MAX, |code| code.threads);
-    let is_uneven = imbalance.or(on_nodes).is_none_or(|uneven| uneven >= IMBALANCE);
-    let interleave = levels.iter().find(|level| is_interleave(level));
+    // Where memory is on all nodes alike, interleaving has nothing to spread: what is uneven are the
+    // accesses of one phase, such as the main thread's to its input.
+    let at_least = |uneven: f64| uneven >= IMBALANCE;
+    let is_uneven = imbalance.is_none_or(at_least) && on_nodes.is_none_or(at_least);
+    let is_local = local.as_ref().ok().or(estimate.as_ref()).is_some_and(|l| *l >= LOCAL_RATIO);
+    let is_parallel = threads > 1 && run.concurrency() >= PARALLEL;
+    let interleave = levels
+        .iter()
+        .find(|level| is_interleave(level))
+        .filter(|_| is_uneven && is_parallel && !is_local);
     let (verdict, bound, because, first) = match stalls(run) {
         Stalls::Bound(share) if share < AT_LEAST => (
             Verdict::CannotMatter,
@@ -58,8 +69,7 @@ pub fn advise(run: &Run) -> Finding {
                 "DRAM accesses cost up to {} of CPU time more than if all were local and undisturbed",
                 percent(share)
             );
-            let first = interleave.filter(|_| is_uneven && threads > 1);
-            (Verdict::CanMatter, Some(Bound::of(share, run.concurrency())), because, first)
+            (Verdict::CanMatter, Some(Bound::of(share, run.concurrency())), because, interleave)
         }
         Stalls::Rare { maptu, least } => {
             let because = format!(
@@ -70,13 +80,12 @@ pub fn advise(run: &Run) -> Finding {
         }
         Stalls::Frequent { maptu } => {
             let because = format!("{maptu:.1} DRAM accesses per microsecond");
-            (Verdict::CanMatter, None, because, interleave.filter(|_| is_uneven && threads > 1))
+            (Verdict::CanMatter, None, because, interleave)
         }
         Stalls::Unknown(reason) => {
             let because = format!("DRAM accesses were not counted: {reason}");
             // Memory on few nodes that threads of many use is what interleaving is for.
-            let spread = estimate.is_some_and(|local| local < LOCAL_RATIO) && threads > 1;
-            (Verdict::Unknown, None, because, interleave.filter(|_| spread && is_uneven))
+            (Verdict::Unknown, None, because, interleave.filter(|_| estimate.is_some()))
         }
     };
     let uncertainty = match verdict {
@@ -128,6 +137,8 @@ fn is_interleave(level: &Level) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_topology::NodeId;
+
     use super::super::example::{Example, run};
     use super::*;
 
@@ -161,6 +172,35 @@ mod tests {
             ..Example::default()
         };
         assert_eq!(advise(&run(even)).first, None);
+    }
+
+    #[test]
+    fn what_is_local_or_not_parallel_is_not_interleaved() {
+        let first = |local, busy| {
+            let remote = 80e6 - local;
+            let (latency, imbalance) = (Some(300e-9), Some(1.7));
+            advise(&run(Example { local, remote, busy, latency, imbalance, ..Example::default() }))
+                .first
+                .is_some()
+        };
+        assert!(first(60e6, 2.0));
+        assert!(!first(64e6, 2.0));
+        assert!(!first(60e6, 1.9));
+    }
+
+    #[test]
+    fn memory_that_is_on_all_nodes_is_not_interleaved() {
+        let example = Example {
+            local: 20e6,
+            remote: 60e6,
+            latency: Some(300e-9),
+            imbalance: Some(0.6),
+            ..Example::default()
+        };
+        let mut run = run(example);
+        assert!(advise(&run).first.is_some());
+        run.node_bytes = [(NodeId(0), 3 << 30), (NodeId(1), 2 << 30)].into();
+        assert_eq!(advise(&run).first, None);
     }
 
     #[test]

@@ -14,6 +14,9 @@ pub const LEAST_MAPTU: f64 = 50.0;
 /// The rate was stated for a machine with this number of CPUs (carrefour, four Opteron 8385).
 const MAPTU_CPUS: f64 = 16.0;
 
+/// Mean number of busy CPUs from which threads can use the controllers of several nodes at once.
+pub const PARALLEL: f64 = 2.0;
+
 /// How far a better placement can help.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stalls {

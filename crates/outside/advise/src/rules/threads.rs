@@ -2,8 +2,9 @@
 //!
 //! Source: systematic-numa-study, sections 3.2 and 4.6: sparse placement gives threads the bandwidth
 //! and caches of all nodes, dense placement keeps them near each other, and both prevent migrations.
-//! Threads that stay on their nodes, as many on each, have all that sparse placement gives. Pinning them can only cost: a main thread that waits for as many threads as there
-//! are CPUs gets a CPU of its own.
+//! Threads that stay on their nodes, as many on each, have all that sparse placement gives, and
+//! threads of which fewer than two run at a time, such as those of a client and its server, cannot
+//! use the bandwidth of several nodes. Pinning either can only cost.
 //! carrefour: nothing needs to move if 80 % of accesses are local and the imbalance is below 35 %.
 
 use numapilot_observe::Metric;
@@ -11,7 +12,7 @@ use numapilot_place::ThreadPlacement;
 use numapilot_tune::space::{FactorName, Level};
 
 use super::memory::{IMBALANCE, LOCAL_RATIO};
-use super::stalls::{Stalls, stalls};
+use super::stalls::{PARALLEL, Stalls, stalls};
 use super::{counted, percent};
 use crate::finding::{Bound, Factor, Finding, Verdict};
 use crate::run::Run;
@@ -73,7 +74,7 @@ pub fn advise(run: &Run) -> Finding {
     let first = match verdict {
         _ if is_well_placed || is_spread => None,
         Verdict::CanMatter if code.threads == 1 => is(ThreadPlacement::Dense),
-        Verdict::CanMatter => is(ThreadPlacement::Sparse),
+        Verdict::CanMatter if run.concurrency() >= PARALLEL => is(ThreadPlacement::Sparse),
         _ => None,
     };
     let uncertainty = if verdict == Verdict::CannotMatter && code.threads == 1 {
@@ -84,6 +85,7 @@ pub fn advise(run: &Run) -> Finding {
     Finding { bound, ..Finding::new(FACTOR, verdict, because, SOURCE) }
         .but(uncertainty)
         .with("threads", Some(code.threads as f64))
+        .with("busy_cpus", run.figure(Metric::CpusUtilized).ok())
         .with("wandering_threads", Some(code.wandering_threads as f64))
         .with("cpu_migrations", migrations)
         .with("local_access_ratio", local)
@@ -126,6 +128,20 @@ mod tests {
         let finding = advise(&run(example));
         assert_eq!(finding.first, Some(Level::Threads(ThreadPlacement::Sparse)));
         assert!(finding.because.contains("8 threads"), "{}", finding.because);
+    }
+
+    #[test]
+    fn threads_that_run_one_at_a_time_stay() {
+        let example = Example {
+            code: code(5, 1),
+            busy: 1.4,
+            local: 20e6,
+            remote: 60e6,
+            latency: Some(300e-9),
+            ..Example::default()
+        };
+        let finding = advise(&run(example));
+        assert_eq!((finding.verdict, finding.first), (Verdict::CanMatter, None));
     }
 
     #[test]
