@@ -1,5 +1,5 @@
 /* Huge pages: objects get them, and memory that was returned stays returned. */
-#define CASE_SECONDS 60
+#define CASE_SECONDS 120
 #include "case.h"
 
 #include <sys/mman.h>
@@ -154,7 +154,7 @@ static int get_them_later(void) {
 /* In more than one attempt, each in a process of its own: if huge pages take long meanwhile because
  * the machine is busy, the allocator pauses. */
 static void objects_that_are_written_later_have_them(void) {
-  enum { TURNS = 4, PAUSED = 2 };
+  enum { TURNS = 8, PAUSED = 2 };
   need_huge_pages();
   if (sysconf(_SC_PAGESIZE) != 4096) SKIP("the huge pages of this machine have another size");
   int status = PAUSED;
