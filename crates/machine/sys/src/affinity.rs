@@ -30,28 +30,12 @@ pub fn set(tid: i32, mask: &[u64]) -> io::Result<()> {
 /// # Errors
 /// `ESRCH` if the thread has ended.
 pub fn get(tid: i32) -> io::Result<Vec<u64>> {
-    let mut words = 16;
-    loop {
-        let mut mask = vec![0u64; words];
-        // SAFETY: the kernel writes at most the given number of bytes into the vector.
-        let result = check(unsafe {
-            libc::syscall(
-                libc::SYS_sched_getaffinity,
-                tid,
-                words * size_of::<u64>(),
-                mask.as_mut_ptr(),
-            )
-        });
-        match result {
-            Ok(bytes) => {
-                mask.truncate(usize::try_from(bytes).unwrap_or(0).div_ceil(size_of::<u64>()));
-                return Ok(mask);
-            }
-            // The kernel has more CPU ids than the mask has bits.
-            Err(e) if e.raw_os_error() == Some(libc::EINVAL) && words < MAX_WORDS => words *= 2,
-            Err(e) => return Err(e),
-        }
-    }
+    // SAFETY: the kernel writes at most the given number of bytes there.
+    let (mut mask, bytes) = read(|mask, bytes| unsafe {
+        libc::syscall(libc::SYS_sched_getaffinity, tid, bytes, mask)
+    })?;
+    mask.truncate(usize::try_from(bytes).unwrap_or(0).div_ceil(size_of::<u64>()));
+    Ok(mask)
 }
 
 /// The CPUs on which the C library says that the calling thread may run, as mask words. A library in
@@ -61,16 +45,23 @@ pub fn get(tid: i32) -> io::Result<Vec<u64>> {
 /// # Errors
 /// As the kernel's.
 pub fn by_c_library() -> io::Result<Vec<u64>> {
+    // SAFETY: the C library writes at most the given number of bytes there, and `cpu_set_t` has the
+    // alignment of a word.
+    let (mask, _) = read(|mask, bytes| unsafe {
+        libc::c_long::from(libc::sched_getaffinity(0, bytes, mask.cast()))
+    })?;
+    Ok(mask)
+}
+
+/// A mask that `call` writes, given a pointer to zeroed words and their length in bytes, with its
+/// result.
+fn read(call: impl Fn(*mut u64, usize) -> libc::c_long) -> io::Result<(Vec<u64>, libc::c_long)> {
     let mut words = 16;
     loop {
         let mut mask = vec![0u64; words];
-        // SAFETY: the pointer and the length in bytes describe the vector, and `cpu_set_t` has the
-        // alignment of a word.
-        let result = check(libc::c_long::from(unsafe {
-            libc::sched_getaffinity(0, words * size_of::<u64>(), mask.as_mut_ptr().cast())
-        }));
-        match result {
-            Ok(_) => return Ok(mask),
+        match check(call(mask.as_mut_ptr(), words * size_of::<u64>())) {
+            Ok(result) => return Ok((mask, result)),
+            // The kernel has more CPU ids than the mask has bits.
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) && words < MAX_WORDS => words *= 2,
             Err(e) => return Err(e),
         }

@@ -81,8 +81,8 @@ pub fn advise(run: &Run) -> Finding {
     // again. It does not save the first fault on a page.
     let saves = share.value * (1.0 - kernel) + kernel * again.unwrap_or(0.0);
     let outweighs_loading = run.cpu_seconds().is_ok_and(|cpu| saves * cpu > LOADING_SECONDS);
-    let alone = code.allocating_threads < 2;
-    let worth_trying = if alone { WORTH_TRYING_ALONE } else { WORTH_TRYING };
+    let is_alone = code.allocating_threads < 2;
+    let worth_trying = if is_alone { WORTH_TRYING_ALONE } else { WORTH_TRYING };
     let is_worth = share.least >= AT_LEAST && saves >= worth_trying && outweighs_loading;
     let first = (verdict == Verdict::CanMatter && is_worth).then(|| preferred(levels)).flatten();
     Finding::new(FACTOR, verdict, because, SOURCE)

@@ -150,28 +150,25 @@ mod tests {
         assert!(finding.uncertainty.is_empty());
     }
 
-    #[test]
-    fn imbalance_and_slow_accesses_ask_for_interleaving() {
-        let example = Example {
+    /// A quarter of slow accesses is local, and the controllers have this imbalance.
+    fn mostly_remote(imbalance: f64) -> Example {
+        Example {
             local: 20e6,
             remote: 60e6,
             latency: Some(300e-9),
-            imbalance: Some(1.7),
+            imbalance: Some(imbalance),
             ..Example::default()
-        };
-        let finding = advise(&run(example));
+        }
+    }
+
+    #[test]
+    fn imbalance_and_slow_accesses_ask_for_interleaving() {
+        let finding = advise(&run(mostly_remote(1.7)));
         assert_eq!(finding.verdict, Verdict::CanMatter);
         assert_eq!(finding.first.as_ref().map(Level::name).as_deref(), Some("interleave all"));
         assert!(finding.because.contains("25.0 % of them are local"), "{}", finding.because);
         assert!(finding.bound.unwrap().cpu_share > 0.5);
-        let even = Example {
-            local: 20e6,
-            remote: 60e6,
-            latency: Some(300e-9),
-            imbalance: Some(0.1),
-            ..Example::default()
-        };
-        assert_eq!(advise(&run(even)).first, None);
+        assert_eq!(advise(&run(mostly_remote(0.1))).first, None);
     }
 
     #[test]
@@ -190,14 +187,7 @@ mod tests {
 
     #[test]
     fn memory_that_is_on_all_nodes_is_not_interleaved() {
-        let example = Example {
-            local: 20e6,
-            remote: 60e6,
-            latency: Some(300e-9),
-            imbalance: Some(0.6),
-            ..Example::default()
-        };
-        let mut run = run(example);
+        let mut run = run(mostly_remote(0.6));
         assert!(advise(&run).first.is_some());
         run.node_bytes = [(NodeId(0), 3 << 30), (NodeId(1), 2 << 30)].into();
         assert_eq!(advise(&run).first, None);

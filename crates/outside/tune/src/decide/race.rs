@@ -72,7 +72,7 @@ impl Difference {
     /// Whether the interval extends at most this share of the ratio to either side.
     #[must_use]
     pub fn is_within(&self, precision: f64) -> bool {
-        self.high - self.low <= width(precision)
+        self.high - self.low <= 2.0 * precision.ln_1p()
     }
 
     /// The part of the interval that is in the other one as well; all of it if there is none.
@@ -83,11 +83,6 @@ impl Difference {
         }
         Self { centre: self.centre.clamp(low, high), low, high, ..self }
     }
-}
-
-/// Width of an interval that extends this share of the ratio to either side.
-fn width(precision: f64) -> f64 {
-    2.0 * precision.ln_1p()
 }
 
 /// All costs of a race, by plan and round.
@@ -105,8 +100,8 @@ pub struct Race {
     alpha: f64,
     /// Whether half of it is for the look after [`FIXED_ROUNDS`].
     has_fixed_look: bool,
-    /// Largest width of an interval that is narrow enough, as a difference of costs.
-    narrow: f64,
+    /// How far an interval that is narrow enough extends to either side, as a share of the ratio.
+    precision: f64,
     /// Variance of a difference, and how sure it is.
     prior: (f64, f64),
 }
@@ -135,8 +130,8 @@ impl Race {
         let is_of_race = |t: &Trial| t.order.phase == Phase::Race;
         let has_fixed_look = phase == Phase::Final && !evidence.iter().any(is_of_race);
         let prior = (0.0, 0.0);
-        let narrow = width(settings.precision);
-        let mut race = Self { racers, costs, out, ran, alpha, has_fixed_look, narrow, prior };
+        let precision = settings.precision;
+        let mut race = Self { racers, costs, out, ran, alpha, has_fixed_look, precision, prior };
         race.prior = race.spread(evidence, goal);
         race
     }
@@ -219,7 +214,7 @@ impl Race {
         (LEAST_NARROW..=rounds)
             .filter(|_| narrow > 0.0)
             .map(|rounds| self.interval(&differences[..rounds], narrow))
-            .find(|interval| interval.high - interval.low <= self.narrow)
+            .find(|interval| interval.is_within(self.precision))
             .map_or(at_any_time, |interval| at_any_time.within(&interval))
     }
 
