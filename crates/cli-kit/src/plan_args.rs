@@ -10,8 +10,8 @@ use clap::builder::{
 };
 use numapilot_place::settings_journal::Setting;
 use numapilot_place::{
-    AllocatorChoice, Measured, MemoryMode, MemoryPolicy, NumaBalancing, Plan, Profile, Reach, Thp,
-    ThreadPlacement, profile_here,
+    AllocatorChoice, Daemons, Measured, MemoryMode, MemoryPolicy, NumaBalancing, Plan, Profile,
+    Reach, Thp, ThreadPlacement, profile_here,
 };
 
 use crate::terminal::Terminal;
@@ -73,6 +73,11 @@ pub struct PlanArgs {
     /// Automatic NUMA balancing: off for this program, on machine-wide (needs root).
     #[arg(long, value_name = "SWITCH", value_parser = names(NumaBalancing::ALL, NumaBalancing::name, NumaBalancing::from_name), help_heading = "Plan")]
     numa_balancing: Option<NumaBalancing>,
+
+    /// Run numapilot's daemons beside the program: balance keeps pages on the nodes that use them,
+    /// cores gives it as many cores as it needs.
+    #[arg(long, value_name = "DAEMONS", value_parser = names(Daemons::ALL, Daemons::name, Daemons::from_name), help_heading = "Plan")]
+    daemons: Option<Daemons>,
 
     /// Set an environment variable of the program; may be given several times.
     #[arg(long, value_name = "NAME=VALUE", help_heading = "Plan",
@@ -186,6 +191,7 @@ impl PlanArgs {
         plan.threads = self.threads.unwrap_or(plan.threads);
         plan.thp = self.thp.unwrap_or(plan.thp);
         plan.numa_balancing = self.numa_balancing.unwrap_or(plan.numa_balancing);
+        plan.daemons = self.daemons.unwrap_or(plan.daemons);
         let mut raw = Vec::new();
         for (name, value) in self.env {
             // The last one counts, in either form.
@@ -299,6 +305,7 @@ mod tests {
                 cpus: Some("0-3,8".into()),
                 thp: Thp::Always,
                 numa_balancing: NumaBalancing::On,
+                daemons: Daemons::BalanceAndCores,
                 env: [("A", "b=c"), ("B", ""), ("C", "-x 'y'\n")]
                     .map(|(k, v)| (k.to_owned(), v.to_owned()))
                     .into(),

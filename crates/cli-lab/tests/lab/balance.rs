@@ -81,6 +81,9 @@ fn script(program: &str) -> String {
          echo 0 > /proc/sys/kernel/numa_balancing\n\
          echo == collocate; {balance} -- {program} parts {LIMIT} 1024 0 2; show balance\n\
          echo == paper; {balance} --mode paper -- {program} parts {PAPER_LIMIT} 1024 0 2; show balance\n\
+         echo == daemon\n\
+         numapilot run --daemons balance --strict -v -- {program} parts {LIMIT} 1024 0 2 2> /tmp/message\n\
+         echo balance $? $(grep -c 'daemons balance: in effect (.* moved by' /tmp/message)\n\
          echo == interleave; {balance} -- {program} shared {LIMIT} 1024 0 2 4 6; show balance\n\
          echo == dry; {balance} --dry-run -- {program} parts 10 512 0 2; show balance\n\
          echo == restless; {balance} -- {program} restless 6 512 0 2; show balance\n\
@@ -162,6 +165,8 @@ fn pages_come_to_their_users_and_targets_to_no_harm() {
         let (all, collocated) = case.ordered("collocate");
         assert!(all > u64::from(moved) && collocated > 100, "{name}: {case:?}");
     }
+    let placed = &cases["daemon"];
+    assert!(placed.pages(1) > 400 && placed.pages(0) > 400, "{placed:?}");
     let spread = &cases["interleave"];
     assert!((0..4).all(|node| spread.pages(node) > 100), "{spread:?}");
     let imbalances = spread.metric("controller_imbalance");
@@ -177,6 +182,7 @@ fn pages_come_to_their_users_and_targets_to_no_harm() {
             "terminated" => &["second 125 1", "alive 0", "balance 0", "target 0"],
             "cpuset" => &["shrunk 0", "target 0", "balance 0"],
             "full" => &["balance 7 1"],
+            "daemon" => &["balance 0 1"],
             "reader" => &["balance 7", "1"],
             // The header of a recording has the options of the decision.
             "options" => &["budget 1", "spread 1"],
@@ -184,7 +190,7 @@ fn pages_come_to_their_users_and_targets_to_no_harm() {
         };
         let is_there = |word: &&str| case.words.iter().any(|other| other == word);
         assert!(expected.iter().all(is_there), "{name}: {:?}; {text}", case.words);
-        let has_no_lines = ["full", "options"].contains(&name.as_str());
+        let has_no_lines = ["daemon", "full", "options"].contains(&name.as_str());
         assert_eq!(case.intervals.is_empty(), has_no_lines, "{name}");
     }
     // With samples from a PMU, no machine-wide setting changes.

@@ -4,6 +4,7 @@
 
 mod allocators;
 mod command;
+mod daemons;
 mod effects;
 mod filters;
 mod settings;

@@ -223,6 +223,22 @@ fn processes_that_a_server_forks_are_placed_like_threads() {
     assert_eq!(plan.map(placed), [2; 3], "{log:?}");
 }
 
+/// Whether `cores` runs for the server.
+const DAEMON: &str = "pid=$(cat pid); sleep 0.5; grep -qz \"^$pid\\$\" $(grep -lzx cores \
+                      /proc/[0-9]*/cmdline 2> /dev/null) && echo figure=80 || echo figure=100";
+
+#[test]
+fn a_daemon_runs_beside_a_running_server_during_its_plan() {
+    let folder = folder("echo $$ > pid; : > figure; exec sleep 600", &[]);
+    let path = folder.path();
+    fs::write(path.join("cores"), "daemons = \"cores\"\n").unwrap();
+    let report = json(tune_running(path, &["cores"], &["--load", DAEMON, "--json"]));
+    assert_eq!(report["best"]["plan"], "cores", "{report}");
+    assert_eq!(report["default"]["median"], 100.0, "{report}");
+    assert!((report["best"]["ratio"].as_f64().unwrap() - 0.8).abs() < 1e-9, "{report}");
+    assert!(read(path, "numapilot.toml").contains("daemons = \"cores\""));
+}
+
 #[test]
 fn what_the_server_has_set_itself_is_left_alone() {
     let Some(all) = two_cpus() else { return };

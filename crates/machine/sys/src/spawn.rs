@@ -7,17 +7,18 @@
 //! calls on memory that was prepared before the fork. It neither allocates nor locks, because
 //! another thread of the parent may have held a lock during the fork.
 
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::process::{Resource, getppid, getrlimit, setpgid, setsid};
+use rustix::process::{Pid, Resource, getppid, getrlimit, getsid, setpgid, setsid};
 use thiserror::Error;
 
 use crate::mempolicy::{self, Mode};
 use crate::prctl::ThpSwitch;
+use crate::process::PidFd;
 use crate::{affinity, check, open_files, prctl, signals};
 
 /// The settings that the child makes. The default is none.
@@ -204,6 +205,30 @@ pub fn spawn(command: &mut Command) -> Result<Child, SpawnError> {
 /// the whole process.
 static DETACHING: Mutex<()> = Mutex::new(());
 
+/// A process that was started by [`detached`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Detached {
+    pid: i32,
+    session: i32,
+}
+
+impl Detached {
+    /// Opens the process, if it has not ended.
+    ///
+    /// # Errors
+    /// `ESRCH` if it has ended, those of pidfd_open(2).
+    pub fn open(self) -> io::Result<PidFd> {
+        let fd = PidFd::open(self.pid)?;
+        // Nobody waits for it, so its number may be another process's by now. The leader of its
+        // session has ended, so no other process can join that session but its descendants.
+        if getsid(Pid::from_raw(self.pid))?.as_raw_pid() == self.session {
+            Ok(fd)
+        } else {
+            Err(io::Error::from_raw_os_error(libc::ESRCH))
+        }
+    }
+}
+
 /// Starts a command that is not a child of this process, even if this process [adopts
 /// orphans](prctl::adopt_orphans), so nothing has to wait for it. It has its own session, every
 /// signal at its default, and none of this process's open files except the three standard streams.
@@ -211,32 +236,49 @@ static DETACHING: Mutex<()> = Mutex::new(());
 ///
 /// # Errors
 /// Those of fork, setsid and execve; nothing is left running.
-pub fn detached(command: &mut Command) -> io::Result<()> {
+pub fn detached(command: &mut Command) -> io::Result<Detached> {
     let _alone = DETACHING.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: system calls only.
-    unsafe { command.pre_exec(detach) };
+    let (mut reader, writer) = io::pipe()?;
+    let pipe = writer.as_raw_fd();
+    // SAFETY: system calls only; the pipe is open until the command has started.
+    unsafe { command.pre_exec(move || detach(pipe)) };
     let adopts = prctl::adopts_orphans();
     if adopts {
         prctl::leave_orphans()?;
     }
     // The intermediate process ends at once. An error of the second process is reported through the
     // pipe of the first.
-    let started = command.spawn().and_then(|mut between| between.wait());
+    let started = command.spawn().and_then(|mut between| {
+        between.wait()?;
+        Ok(between.id().cast_signed())
+    });
     if adopts {
         prctl::adopt_orphans()?;
     }
-    started.map(drop)
+    let session = started?;
+    drop(writer);
+    let mut pid = [0; size_of::<libc::pid_t>()];
+    reader.read_exact(&mut pid)?;
+    Ok(Detached { pid: libc::pid_t::from_ne_bytes(pid), session })
 }
 
-fn detach() -> io::Result<()> {
+/// Makes this process start another one, in a session of its own, and end. The other one goes on
+/// with the command. Its number is written into the pipe.
+fn detach(pipe: RawFd) -> io::Result<()> {
     signals::reset_all()?;
     close_at_exec()?;
     setsid()?;
     // SAFETY: the new process only makes system calls until it executes another program.
-    match check(i64::from(unsafe { libc::fork() }))? {
-        0 => Ok(()),
-        // SAFETY: _exit runs no code of this program.
-        _ => unsafe { libc::_exit(0) },
+    let pid = unsafe { libc::fork() };
+    if check(i64::from(pid))? == 0 {
+        return Ok(());
+    }
+    let number = pid.to_ne_bytes();
+    // SAFETY: the buffer is live and has the stated length, and the pipe is open. _exit runs no code
+    // of this program.
+    unsafe {
+        libc::write(pipe, number.as_ptr().cast(), number.len());
+        libc::_exit(0)
     }
 }
 
@@ -425,7 +467,12 @@ mod tests {
         let started = detached(&mut command);
         assert!(prctl::adopts_orphans(), "the setting has changed");
         prctl::leave_orphans().unwrap();
-        started.unwrap();
+        let program = started.unwrap();
+        let fd = program.open().unwrap();
+        assert!(!fd.ended_within(Some(std::time::Duration::ZERO)).unwrap());
+        // Another process's number.
+        let other = Detached { pid: std::process::id().cast_signed(), ..program };
+        assert_eq!(other.open().unwrap_err().raw_os_error(), Some(libc::ESRCH));
         drop((command, go));
         let parent = io::read_to_string(reader).unwrap();
         assert_ne!(parent.trim(), std::process::id().to_string());

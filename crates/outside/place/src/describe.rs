@@ -47,6 +47,12 @@ impl Prepared {
             let order: Vec<String> = placement.order().iter().map(ToString::to_string).collect();
             lines.push(format!("threads: CPUs in the order {}", order.join(",")));
         }
+        lines.extend(
+            self.daemons
+                .iter()
+                .flat_map(|d| d.commands("-p PID"))
+                .map(|c| format!("beside it: {c}")),
+        );
         for (name, value) in self.environment.changes() {
             lines.push(format!("environment: {}={}", name.display(), value.display()));
         }

@@ -1,6 +1,6 @@
 //! Explains a plan in words, one line for each setting.
 
-use crate::{AllocatorChoice, MemoryMode, NumaBalancing, Plan, Thp, ThreadPlacement};
+use crate::{AllocatorChoice, Daemons, MemoryMode, NumaBalancing, Plan, Thp, ThreadPlacement};
 
 impl Plan {
     /// One line for each setting that the plan makes: its name in a profile, its value and what the
@@ -26,6 +26,8 @@ impl Plan {
         let balancing = self.numa_balancing;
         let is_set = balancing != NumaBalancing::Inherit;
         choice("numa-balancing", is_set, balancing.name(), balancing.meaning());
+        let daemons = self.daemons;
+        choice("daemons", daemons != Daemons::None, daemons.name(), daemons.meaning());
         let memory = &self.memory;
         let is_set = memory.mode != MemoryMode::Inherit || memory.balancing;
         choice("memory", is_set, &memory.to_string(), memory.mode.meaning());
@@ -54,6 +56,7 @@ mod tests {
             cpus: Some("0-3".into()),
             thp: Thp::Never,
             numa_balancing: NumaBalancing::Off,
+            daemons: Daemons::Balance,
             memory: MemoryPolicy { mode: MemoryMode::Bind, balancing: true, ..Default::default() },
             env: [("A".to_owned(), "1".to_owned())].into(),
         };
@@ -62,6 +65,7 @@ mod tests {
         threads: sparse (one per node in turn: bandwidth and caches of all nodes)
         thp: never (none for this program)
         numa-balancing: off (for this program, by an explicit policy)
+        daemons: balance (keeps pages on the nodes that use them)
         memory: bind all balancing (only these nodes)
         cpu-nodes: 0 (runs on the CPUs of these)
         cpus: 0-3 (runs on these)

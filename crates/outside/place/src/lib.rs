@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod allocators;
+pub mod daemons;
 mod denial;
 mod describe;
 mod devices;
@@ -57,7 +58,7 @@ pub use numapilot_observe::ancestors;
 pub use own_program::own_program;
 pub use pid_namespace::{ForeignProc, check_proc};
 pub use plan::{
-    AllocatorChoice, MemoryMode, MemoryPolicy, NumaBalancing, Plan, Thp, ThreadPlacement,
+    AllocatorChoice, Daemons, MemoryMode, MemoryPolicy, NumaBalancing, Plan, Thp, ThreadPlacement,
 };
 pub use prepare::{
     Applied, Options, Prepared, apply_profile, find_program, prepare, prepare_targets,

@@ -1,6 +1,6 @@
 //! A plan as options of `numapilot run`, for a command line that must hold the whole plan.
 
-use crate::{AllocatorChoice, MemoryMode, NumaBalancing, Plan, Thp, ThreadPlacement};
+use crate::{AllocatorChoice, Daemons, MemoryMode, NumaBalancing, Plan, Thp, ThreadPlacement};
 
 impl Plan {
     /// The options that make this plan. Nodes and CPUs stay as the user wrote them, so they are
@@ -21,6 +21,9 @@ impl Plan {
         }
         if self.numa_balancing != NumaBalancing::Inherit {
             options.push(format!("--numa-balancing={}", self.numa_balancing.name()));
+        }
+        if self.daemons != Daemons::None {
+            options.push(format!("--daemons={}", self.daemons.name()));
         }
         let nodes = if self.memory.nodes.is_empty() { "all" } else { &self.memory.nodes };
         options.extend(match self.memory.mode {

@@ -32,6 +32,8 @@ pub struct Plan {
     pub thp: Thp,
     /// Automatic NUMA balancing.
     pub numa_balancing: NumaBalancing,
+    /// Daemons that run beside it.
+    pub daemons: Daemons,
     /// The policy for its memory.
     #[serde(deserialize_with = "memory")]
     pub memory: MemoryPolicy,
@@ -118,6 +120,37 @@ pub enum NumaBalancing {
     On,
     /// Off: for this program by an explicit policy, machine-wide with root.
     Off,
+}
+
+/// numapilot's daemons that run beside the program, for as long as it runs.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Daemons {
+    /// None.
+    #[default]
+    None,
+    /// `numapilot balance`.
+    Balance,
+    /// `numapilot cores`.
+    Cores,
+    /// Both.
+    #[serde(rename = "balance+cores")]
+    BalanceAndCores,
+}
+
+impl Daemons {
+    /// The verbs of numapilot.
+    #[must_use]
+    pub fn verbs(self) -> &'static [&'static str] {
+        match self {
+            Self::None => &[],
+            Self::Balance => &["balance"],
+            Self::Cores => &["cores"],
+            Self::BalanceAndCores => &["balance", "cores"],
+        }
+    }
 }
 
 /// The memory policy of a program.
@@ -238,6 +271,13 @@ names!(
     Off = "off", "for this program, by an explicit policy";
 );
 names!(
+    Daemons:
+    None = "none", "numapilot does nothing while it runs";
+    Balance = "balance", "keeps pages on the nodes that use them";
+    Cores = "cores", "as many cores as it needs, near its pages";
+    BalanceAndCores = "balance+cores", "both";
+);
+names!(
     MemoryMode:
     Inherit = "inherit", "as the parent's policy";
     Local = "local", "node of the touching CPU";
@@ -269,6 +309,9 @@ impl fmt::Display for Plan {
         }
         if self.numa_balancing != NumaBalancing::Inherit {
             parts.push(format!("AutoNUMA {}", self.numa_balancing.name()));
+        }
+        if self.daemons != Daemons::None {
+            parts.push(self.daemons.name().to_owned());
         }
         parts.extend(self.env.iter().map(|(name, value)| format!("{name}={value}")));
         if parts.is_empty() {
@@ -337,13 +380,15 @@ mod tests {
             cpu_nodes: Some("0".into()),
             thp: Thp::Never,
             numa_balancing: NumaBalancing::Off,
+            daemons: Daemons::BalanceAndCores,
             memory: MemoryPolicy { mode: MemoryMode::Bind, balancing: true, ..Default::default() },
             env: [("A".to_owned(), "1".to_owned())].into(),
             ..Plan::default()
         };
         assert_eq!(
             plan.to_string(),
-            "libhoard.so, sparse, CPUs of node 0, bind all balancing, thp never, AutoNUMA off, A=1"
+            "libhoard.so, sparse, CPUs of node 0, bind all balancing, thp never, AutoNUMA off, \
+             balance+cores, A=1"
         );
     }
 
@@ -358,6 +403,7 @@ mod tests {
         check(ThreadPlacement::ALL, ThreadPlacement::name);
         check(Thp::ALL, Thp::name);
         check(NumaBalancing::ALL, NumaBalancing::name);
+        check(Daemons::ALL, Daemons::name);
         check(MemoryMode::ALL, MemoryMode::name);
         assert_eq!(Thp::from_name("never"), Some(Thp::Never));
         assert_eq!(Thp::from_name("Never"), None);

@@ -10,6 +10,8 @@ pub use numapilot_sys::process::Usage;
 use numapilot_sys::process::{self, PidFd};
 use numapilot_sys::spawn::{self, SpawnError};
 
+use crate::daemons::{self, Beside};
+use crate::effect::Seen;
 use crate::guard::{self, GroupNote};
 use crate::settings_journal::{Held, Outcome};
 use crate::{PlaceError, threads};
@@ -31,6 +33,7 @@ pub struct Running {
     ended: bool,
     held: Option<Held>,
     threads: Option<threads::Session>,
+    daemons: daemons::Session,
 }
 
 /// A program that has ended.
@@ -48,6 +51,8 @@ pub struct Finished {
     pub settings: Vec<Outcome>,
     /// The outcome of thread placement, if the plan placed its threads.
     pub threads: Option<threads::Outcome>,
+    /// Whether each daemon of the plan ran beside it until the end.
+    pub daemons: Vec<Seen>,
 }
 
 impl Running {
@@ -76,7 +81,18 @@ impl Running {
                     let _ = session.watch(pid);
                 }
                 let group = note.map(Arc::new);
-                Ok(Self { pid, fd, own_group, group, started, ended: false, held, threads })
+                let daemons = daemons::Session::default();
+                Ok(Self {
+                    pid,
+                    fd,
+                    own_group,
+                    group,
+                    started,
+                    ended: false,
+                    held,
+                    threads,
+                    daemons,
+                })
             }
             Err(error) => {
                 // Without a pidfd (Linux before 5.3, or a seccomp filter) it cannot be watched, so
@@ -90,6 +106,12 @@ impl Running {
                 Err(PlaceError::Watch { pid, source: std::io::Error::new(error.kind(), cause) })
             }
         }
+    }
+
+    /// Starts these daemons for it.
+    pub(crate) fn beside(mut self, daemons: Option<&Beside>) -> Self {
+        self.daemons = daemons.map(|daemons| daemons.start(self.pid)).unwrap_or_default();
+        self
     }
 
     /// Its process id.
@@ -146,6 +168,7 @@ impl Running {
         }
         let (status, usage) = process::wait(self.pid).map_err(|source| self.watch(source))?;
         let wall = self.started.elapsed();
+        let daemons = std::mem::take(&mut self.daemons).finish();
         self.ended = true;
         if !in_time && self.own_group {
             // Ends the processes that have outlived their leader.
@@ -153,7 +176,7 @@ impl Running {
         }
         let settings = self.held.take().map(Held::release).unwrap_or_default();
         let threads = self.threads.take().map(threads::Session::finish);
-        Ok(Finished { status, timed_out: !in_time, wall, usage, settings, threads })
+        Ok(Finished { status, timed_out: !in_time, wall, usage, settings, threads, daemons })
     }
 
     /// Waits until the program has ended, at most for `limit`. Returns whether it has. It is not

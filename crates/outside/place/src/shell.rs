@@ -29,6 +29,9 @@ impl Prepared {
             let comment = format!("# before it starts: prctl(PR_SET_THP_DISABLE, {disable})\n");
             text.extend(comment.into_bytes());
         }
+        for command in self.daemons.iter().flat_map(|daemons| daemons.commands("-p PID")) {
+            text.extend(format!("# beside it, until it ends: {command}\n").into_bytes());
+        }
         let cpus = self.steps.cpus.as_ref().map(|words| CpuSet::from_words(words));
         let memory = self.steps.memory.as_ref();
         let memory = memory.map(|(mode, flags, nodes)| (*mode, *flags, NodeSet::from_words(nodes)));

@@ -10,6 +10,7 @@ use numapilot_cli_kit::terminal::Terminal;
 use numapilot_observe::pmu::Attach;
 use numapilot_observe::source::Source;
 use numapilot_observe::{AutoNuma, Tree};
+use numapilot_place::daemons::nothing_to_balance;
 use numapilot_place::{
     AlreadyManaged, Managed, NumaBalancing, Options, Plan, Prepared, Running, Supervisor,
     check_unmanaged, prepare,
@@ -214,19 +215,6 @@ fn no_samples(auto_numa: Option<AutoNuma>) -> String {
             now.on().command()
         ),
     }
-}
-
-/// Why there is nothing to balance on a machine.
-fn nothing_to_balance(machine: &Machine) -> Option<String> {
-    let nodes = machine.memory_nodes().intersection(&machine.allowed.nodes);
-    (nodes.len() < 2).then(|| {
-        let has = if machine.memory_nodes().len() < 2 {
-            "this machine has one node with memory"
-        } else {
-            "this process may use the memory of one node only (cpuset)"
-        };
-        format!("{has}: there is nothing to balance")
-    })
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use numapilot_balance::{
 };
 use numapilot_cli_kit::terminal::{self, Terminal};
 use numapilot_observe::source::{PassedOver, Source};
+use numapilot_place::daemons::NOTHING_YET;
 use numapilot_place::settings_journal::Change;
 use serde::Serialize;
 
@@ -279,9 +280,7 @@ impl Output {
     /// Prints a summary.
     pub fn end(&self, lost: u64) {
         if self.intervals == 0 {
-            self.say(
-                "it ended before the first interval (--interval) was over, so nothing was moved",
-            );
+            self.say(NOTHING_YET);
             return;
         }
         let lost = match lost {

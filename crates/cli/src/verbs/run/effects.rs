@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use numapilot_cli_kit::terminal::Terminal;
 use numapilot_place::effect::{Effect, Observer, Outcome, Seen};
-use numapilot_place::{PlaceError, Prepared};
+use numapilot_place::{Finished, PlaceError, Prepared};
+
+use super::notices::finish;
 
 /// Whether the plan's effects are observed, and what follows.
 #[derive(Clone, Copy)]
@@ -58,28 +60,40 @@ impl Watch {
     }
 
     /// Prints what has changed since, once the programs have ended, and adds all effects to the
-    /// outcomes. Under `strict`, a missing effect is an error.
+    /// outcomes. `ends` are those of the programs, in their order. Under `strict`, a missing effect
+    /// is an error.
     pub fn finish(
         self,
         terminal: &Terminal,
         all: Vec<Effects>,
-        status: ExitCode,
+        ends: &[Finished],
         outcomes: &mut Vec<Outcome>,
     ) -> anyhow::Result<ExitCode> {
+        let status = finish(terminal, ends);
         let mut without = Vec::new();
-        for effects in all {
-            let Some(observer) = effects.observer else { continue };
-            let seen = observer.finish();
+        for (effects, end) in all.into_iter().zip(ends) {
+            let seen = effects.observer.map(Observer::finish).unwrap_or_default();
             let reported = effects.reported.lock().unwrap_or_else(PoisonError::into_inner);
-            for seen in &seen {
-                let is_known = reported.iter().any(|known| {
+            let is_known = |seen: &Seen| {
+                reported.iter().any(|known| {
                     known.setting == seen.setting && is_alike(&known.effect, &seen.effect)
-                });
-                if !is_known {
-                    self.say(terminal, &effects.label, seen);
+                })
+            };
+            seen.iter()
+                .filter(|seen| !is_known(seen))
+                .for_each(|seen| self.say(terminal, &effects.label, seen));
+            for daemon in &end.daemons {
+                match daemon.note() {
+                    // Without it, only a part of the plan was in effect.
+                    Some(note) if !self.strict => {
+                        terminal.warn(format!("{}{note}", effects.label));
+                    }
+                    _ => self.say(terminal, &effects.label, daemon),
                 }
+            }
+            for seen in seen.into_iter().chain(end.daemons.iter().cloned()) {
                 without.extend(seen.note());
-                outcomes.push(Outcome::from(seen.clone()));
+                outcomes.push(Outcome::from(seen));
             }
         }
         if self.strict && !without.is_empty() {

@@ -17,7 +17,6 @@ use numapilot_place::{
 use numapilot_topology::{Machine, NodeId, NodeSet, parse_nodes};
 
 use super::effects::Watch;
-use super::notices::finish;
 
 /// The text that the number of the node replaces.
 const PLACEHOLDER: &[u8] = b"{node}";
@@ -160,8 +159,7 @@ pub fn run(
         // If the reader went away, the copy ends early, and the programs notice by themselves.
         let _ = copy.join();
     }
-    let status = finish(terminal, &ends);
-    watch.finish(terminal, effects, status, &mut Vec::new())
+    watch.finish(terminal, effects, &ends, &mut Vec::new())
 }
 
 /// Starts a thread that copies.

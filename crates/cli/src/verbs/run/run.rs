@@ -12,7 +12,7 @@ use numapilot_place::{Options, PlaceError, Plan, Prepared, Supervisor, Targets, 
 use numapilot_sys::mark;
 
 use super::args::Args;
-use super::notices::{announce, dry_run, finish};
+use super::notices::{announce, dry_run};
 use super::{effects, per_node, via};
 use crate::verbs::launchers::{self, Launcher};
 use crate::verbs::processes;
@@ -111,8 +111,7 @@ impl Args {
         let running = prepared.spawn(|_| {})?;
         let effects = watch.start(terminal, &prepared, running.pid(), "");
         let ends = supervisor.wait(vec![running])?;
-        let status = finish(terminal, &ends);
-        watch.finish(terminal, vec![effects], status, outcomes)
+        watch.finish(terminal, vec![effects], &ends, outcomes)
     }
 }
 

@@ -8,8 +8,9 @@ use numapilot_sys::mempolicy::Mode;
 use numapilot_topology::CpuSet;
 
 use crate::allocators::{Found, GLIBC_HUGE_PAGES, HugePages};
+use crate::daemons::commands;
 use crate::environment::{Environment, HugePageRequest};
-use crate::plan::{AllocatorChoice, NumaBalancing, Plan, Thp};
+use crate::plan::{AllocatorChoice, Daemons, NumaBalancing, Plan, Thp};
 use crate::prepare::kernel::not_sampled;
 use crate::prepare::memory::mode_name;
 use crate::targets::{MemoryTarget, Targets};
@@ -82,6 +83,9 @@ pub(super) fn settings(
     if plan.numa_balancing == NumaBalancing::On {
         outside.push(balancing());
     }
+    if plan.daemons != Daemons::None {
+        outside.push(daemons(plan.daemons));
+    }
     let mode = targets.memory.as_ref().map(|target| target.mode);
     if plan.memory.balancing && !matches!(mode, None | Some(Mode::Bind | Mode::PreferredMany)) {
         outside.push(not_sampled());
@@ -136,6 +140,15 @@ fn balancing() -> Note {
         "numa-balancing on",
         "the kernel has it only for the whole machine",
         format!("set it once for the machine: {command}"),
+    )
+}
+
+fn daemons(daemons: Daemons) -> Note {
+    let commands: Vec<String> = commands(daemons.verbs(), "--unit NAME").collect();
+    Note::new(
+        format!("daemons {}", daemons.name()),
+        "they run beside the program",
+        format!("start them as well: {} (-p PID for a process)", commands.join(" and ")),
     )
 }
 

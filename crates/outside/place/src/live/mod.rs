@@ -1,5 +1,5 @@
 //! Changes the plan of a program that runs: the CPUs, memory policy and huge pages of its threads,
-//! and machine-wide settings.
+//! machine-wide settings, and the daemons beside it.
 //!
 //! ```text
 //!  Live::of(program) --change(prepared)--> Window: machine-wide settings, placed threads
@@ -9,7 +9,8 @@
 //!
 //! The memory policy and huge pages apply to memory that the program touches after the change: the
 //! memory that it has stays where it is. A thread or process that is created later inherits them.
-//! A thread that has set its own affinity or policy is left alone.
+//! A thread that has set its own affinity or policy is left alone. Memory that a daemon has moved
+//! stays where it was moved to.
 
 mod known;
 mod obstacle;
@@ -26,7 +27,8 @@ use numapilot_topology::CpuSet;
 use known::Threads;
 pub use obstacle::obstacle;
 
-use crate::effect::Policy;
+use crate::daemons;
+use crate::effect::{Policy, Seen};
 use crate::prepare::Prepared;
 use crate::running::Running;
 use crate::settings_journal::{Held, SettingsJournal};
@@ -61,6 +63,7 @@ struct State {
 pub struct Window {
     held: Option<Held>,
     watcher: Option<Watcher>,
+    daemons: daemons::Session,
     /// Settings of the plan that threads keep from having.
     notes: Vec<Note>,
 }
@@ -142,16 +145,19 @@ impl Live {
         let placement = prepared.placement.as_ref();
         let watcher = placement.map(|placement| watch(placement.order())).transpose()?;
         let notes = self.threads.notes(&self.start, &wanted);
-        Ok(Window { held, watcher, notes })
+        let daemons = prepared.daemons.as_ref().map(|daemons| daemons.start(self.program));
+        Ok(Window { held, watcher, daemons: daemons.unwrap_or_default(), notes })
     }
 }
 
 impl Window {
-    /// Ends the time of the plan: restores machine-wide settings, and lets placed threads run on
-    /// all CPUs of their order. Returns what had no effect.
+    /// Ends the time of the plan: stops daemons, restores machine-wide settings, and lets placed
+    /// threads run on all CPUs of their order. Returns what had no effect.
     #[must_use]
     pub fn end(self) -> Vec<Note> {
-        let Self { held, watcher, mut notes } = self;
+        let Self { held, watcher, daemons, mut notes } = self;
+        // First, because they put back the CPUs that they have changed.
+        notes.extend(daemons.finish().iter().filter_map(Seen::note));
         drop(held);
         if let Some(threads) = watcher.map(Watcher::release) {
             // Where some threads are placed, the plan applies.

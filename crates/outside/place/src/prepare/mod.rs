@@ -19,6 +19,7 @@ use numapilot_bind::env::AGENT;
 use numapilot_sys::spawn::{self, SpawnError, Steps};
 use numapilot_topology::Machine;
 
+use crate::daemons::Beside;
 use crate::effect::{Expected, Item};
 use crate::environment::Environment;
 use crate::guard::GroupNote;
@@ -50,6 +51,7 @@ pub struct Prepared {
     pub(crate) steps: Steps,
     pub(crate) settings: Vec<Change>,
     pub(crate) placement: Option<Placement>,
+    pub(crate) daemons: Option<Beside>,
     /// Whether a process of numapilot stays while the program runs. It restores machine-wide
     /// settings, and places threads from outside.
     supervised: bool,
@@ -106,6 +108,7 @@ fn prepare_with(
         },
         settings: Vec::new(),
         placement: None,
+        daemons: None,
         supervised,
         expected: Expected::default(),
         notes: Vec::new(),
@@ -122,6 +125,7 @@ fn prepare_with(
         None => {}
     }
     prepared.set_threads(targets.order)?;
+    prepared.set_daemons(plan.daemons, supervised);
     let malloc = is_used.then(|| match &allocator {
         Some(found) => Item::Allocator { name: found.to_string(), path: found.path.clone() },
         None => Item::Glibc,
@@ -197,7 +201,9 @@ impl Prepared {
         command.envs(threads.as_ref().and_then(Session::variable));
         configure(&mut command);
         let start_error = |error| self.start_error(error);
-        Running::start(&mut command, self.steps.new_group, note, held, threads, start_error)
+        let group = self.steps.new_group;
+        let running = Running::start(&mut command, group, note, held, threads, start_error)?;
+        Ok(running.beside(self.daemons.as_ref()))
     }
 
     /// The settings that should be visible in the running program, for an
@@ -217,7 +223,7 @@ impl Prepared {
     /// [`Prepared::exec`] cannot do.
     #[must_use]
     pub fn needs_supervision(&self) -> bool {
-        !self.settings.is_empty() || self.placement.is_some()
+        !self.settings.is_empty() || self.placement.is_some() || self.daemons.is_some()
     }
 
     /// The machine-wide settings that are changed while the program runs.

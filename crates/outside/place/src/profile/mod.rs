@@ -12,7 +12,7 @@ use thiserror::Error;
 
 pub use measured::Measured;
 
-use crate::{MemoryMode, NumaBalancing, Plan, Thp, ThreadPlacement, allocators};
+use crate::{Daemons, MemoryMode, NumaBalancing, Plan, Thp, ThreadPlacement, allocators};
 
 /// The content of a profile file.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -165,6 +165,12 @@ impl Plan {
             "numa-balancing",
             Some(self.numa_balancing.name()),
         );
+        field(
+            &mut text,
+            &choices("Daemons beside it", Daemons::ALL, Daemons::name, Daemons::meaning),
+            "daemons",
+            Some(self.daemons.name()),
+        );
         text.push_str("\n[memory]\n");
         field(
             &mut text,
@@ -279,6 +285,7 @@ threads = "sparse"
 cpus = "0-3,8"
 thp = "never"
 numa-balancing = "off"
+daemons = "balance+cores"
 
 [memory]
 mode = "interleave"
@@ -369,15 +376,19 @@ interval = [0.79, 0.84]
         let text = || proptest::option::of("[0-9,!+-]{1,6}");
         (
             (choice, proptest::sample::select(ThreadPlacement::ALL), text(), text()),
-            (proptest::sample::select(Thp::ALL), proptest::sample::select(NumaBalancing::ALL)),
+            (
+                proptest::sample::select(Thp::ALL),
+                proptest::sample::select(NumaBalancing::ALL),
+                proptest::sample::select(Daemons::ALL),
+            ),
             memory,
             proptest::collection::btree_map("[A-Z]{1,5}", "\\PC*|[\\x00-\\x7f]{0,9}", 0..3),
         )
-            .prop_map(
-                |((allocator, threads, cpu_nodes, cpus), (thp, numa_balancing), memory, env)| {
-                    Plan { allocator, threads, cpu_nodes, cpus, thp, numa_balancing, memory, env }
-                },
-            )
+            .prop_map(|(placed, (thp, numa_balancing, daemons), memory, env)| {
+                let (allocator, threads, cpu_nodes, cpus) = placed;
+                let plan = Plan { allocator, threads, cpu_nodes, cpus, thp, ..Plan::default() };
+                Plan { numa_balancing, daemons, memory, env, ..plan }
+            })
     }
 
     proptest! {

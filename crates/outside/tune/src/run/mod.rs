@@ -42,10 +42,10 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use numapilot_place::effect::Seen;
+use numapilot_place::effect::Observer;
 use numapilot_place::settings_journal::Change;
 use numapilot_place::via::Via;
-use numapilot_place::{AllocatorChoice, Plan, Prepared, Running, guard};
+use numapilot_place::{AllocatorChoice, Finished, Plan, Prepared, Running, guard};
 use numapilot_topology::Machine;
 use regex::Regex;
 
@@ -365,7 +365,7 @@ impl<'a> Runner<'a> {
                 return Err(error);
             }
         };
-        let without = observer.and_then(|observer| self.without_effect(observer.finish()));
+        let without = self.without_effect(observer, &execution.finished);
         let failure = match far {
             Some((far, plan)) => far.failure(plan, execution.failure()),
             // A run that was cut short did not end by itself, which is not a failure.
@@ -394,9 +394,16 @@ impl<'a> Runner<'a> {
     }
 
     /// Why the figures of a run do not count, if a setting of its plan had no effect.
-    fn without_effect(&mut self, seen: Vec<Seen>) -> Option<String> {
-        let (seen, note) =
-            seen.into_iter().find_map(|seen| seen.note().map(|note| (seen, note)))?;
+    fn without_effect(
+        &mut self,
+        observer: Option<Observer>,
+        finished: &Finished,
+    ) -> Option<String> {
+        let seen = observer.map(Observer::finish).unwrap_or_default();
+        let (seen, note) = seen
+            .into_iter()
+            .chain(finished.daemons.iter().cloned())
+            .find_map(|seen| seen.note().map(|note| (seen, note)))?;
         if seen.is_of_program {
             // The reason applies to every allocator, so it names none.
             let reason = format!("allocators are {}; {}", note.cause, note.remedy);

@@ -94,7 +94,7 @@ impl Runner<'_> {
                 return Err(error);
             }
         };
-        let without = observer.and_then(|observer| self.without_effect(observer.finish()));
+        let without = self.without_effect(observer, &served.server.execution.finished);
         self.ended(served, service, left, &memory, without, order)
     }
 

@@ -89,6 +89,8 @@ impl Facts {
             }
             FactorName::Thp => self.thp_levels(),
             FactorName::NumaBalancing => self.balancing_levels(),
+            // On request only.
+            FactorName::Daemons => Ok(Vec::new()),
         }
     }
 

@@ -8,7 +8,9 @@ mod earlier;
 mod levels;
 mod request;
 
-use numapilot_place::{AllocatorChoice, MemoryPolicy, NumaBalancing, Plan, Thp, ThreadPlacement};
+use numapilot_place::{
+    AllocatorChoice, Daemons, MemoryPolicy, NumaBalancing, Plan, Thp, ThreadPlacement,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::shape::{Candidate, Shape};
@@ -29,12 +31,20 @@ pub enum FactorName {
     Thp,
     /// Automatic NUMA balancing.
     NumaBalancing,
+    /// Daemons beside the program. They are compared on request only.
+    Daemons,
 }
 
 impl FactorName {
     /// All factors, in the order of tables.
-    pub const ALL: [Self; 5] =
-        [Self::Allocator, Self::Threads, Self::Memory, Self::Thp, Self::NumaBalancing];
+    pub const ALL: [Self; 6] = [
+        Self::Allocator,
+        Self::Threads,
+        Self::Memory,
+        Self::Thp,
+        Self::NumaBalancing,
+        Self::Daemons,
+    ];
 
     /// Its name in options, tables and JSON.
     #[must_use]
@@ -45,6 +55,7 @@ impl FactorName {
             Self::Memory => "memory",
             Self::Thp => "thp",
             Self::NumaBalancing => "numa-balancing",
+            Self::Daemons => "daemons",
         }
     }
 }
@@ -63,6 +74,8 @@ pub enum Level {
     Thp(Thp),
     /// A setting of automatic NUMA balancing.
     NumaBalancing(NumaBalancing),
+    /// Daemons.
+    Daemons(Daemons),
 }
 
 impl Level {
@@ -75,6 +88,7 @@ impl Level {
             Self::Memory(policy) => policy.to_string(),
             Self::Thp(thp) => thp.name().to_owned(),
             Self::NumaBalancing(balancing) => balancing.name().to_owned(),
+            Self::Daemons(daemons) => daemons.name().to_owned(),
         }
     }
 
@@ -87,6 +101,7 @@ impl Level {
             FactorName::Memory => Self::Memory(MemoryPolicy::default()),
             FactorName::Thp => Self::Thp(Thp::Inherit),
             FactorName::NumaBalancing => Self::NumaBalancing(NumaBalancing::Inherit),
+            FactorName::Daemons => Self::Daemons(Daemons::None),
         }
     }
 
@@ -116,6 +131,7 @@ impl Level {
             Self::Memory(policy) => plan.memory = policy.clone(),
             Self::Thp(thp) => plan.thp = *thp,
             Self::NumaBalancing(balancing) => plan.numa_balancing = *balancing,
+            Self::Daemons(daemons) => plan.daemons = *daemons,
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::str::FromStr;
 
 use numapilot_place::{
-    AllocatorChoice, MemoryMode, MemoryPolicy, NumaBalancing, Thp, ThreadPlacement, allocators,
+    AllocatorChoice, Daemons, MemoryMode, MemoryPolicy, NumaBalancing, Thp, ThreadPlacement,
+    allocators,
 };
 use thiserror::Error;
 
@@ -74,6 +75,7 @@ fn parse(factor: FactorName, text: &str) -> Result<Level, RequestError> {
         FactorName::Memory => memory(text).map(Level::Memory),
         FactorName::Thp => Thp::from_name(text).map(Level::Thp),
         FactorName::NumaBalancing => NumaBalancing::from_name(text).map(Level::NumaBalancing),
+        FactorName::Daemons => Daemons::from_name(text).map(Level::Daemons),
     };
     choice.ok_or_else(|| RequestError::Level {
         factor: factor.name(),
@@ -128,5 +130,6 @@ fn known(factor: FactorName) -> String {
         }
         FactorName::Thp => names(Thp::ALL, Thp::name),
         FactorName::NumaBalancing => names(NumaBalancing::ALL, NumaBalancing::name),
+        FactorName::Daemons => names(Daemons::ALL, Daemons::name),
     }
 }

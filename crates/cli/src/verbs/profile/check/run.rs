@@ -72,6 +72,6 @@ fn outcomes(args: &CheckArgs, terminal: &Terminal, plan: &Plan) -> anyhow::Resul
     let notes = finished.threads.iter().flat_map(|threads| threads.notes());
     let notes: Vec<Outcome> = prepared.notes.into_iter().chain(notes).map(Outcome::from).collect();
     // A setting with a note was not expected to be seen, except for part of it.
-    let seen = seen.into_iter().map(Outcome::from);
+    let seen = seen.into_iter().chain(finished.daemons).map(Outcome::from);
     Ok(seen.chain(notes).collect())
 }

@@ -61,7 +61,7 @@ pub fn start(terminal: &Terminal, setup: &Setup, state: &Path, done: usize) {
             Restart::Never => {
                 "the server is started once, under no plan; every run changes the plan of the \
                  running server and runs --load outside of it; a memory policy and huge pages apply \
-                 to memory that the server touches from then on"
+                 to memory that the server touches from then on, and moved pages stay"
             }
         };
         terminal.say(format_args!("{what}{apart}"));
