@@ -88,11 +88,13 @@ fn what_a_daemon_cannot_do_is_said_before_the_start() {
 fn a_daemon_that_fails_is_reported() {
     let _alone = alone();
     // The program is managed already.
-    let script = "numapilot=$1; $numapilot cores -p $$ 2> /dev/null & \
-                  until $numapilot cores -p $$ 2>&1 | grep -q already; do :; done; \
-                  $numapilot run $2 --daemons cores -- sleep 2";
-    let run = |strict: &str| {
-        Command::new("sh").args(["-c", script, "sh", NUMAPILOT, strict]).output().unwrap()
+    let script = "$0 cores -v -p $$ 2> messages & \
+                  until grep -q begins messages; do sleep 0.05; done; \
+                  $0 run $1 --daemons cores -- sleep 2; status=$?; kill $!; exit $status";
+    let directory = tempfile::tempdir().unwrap();
+    let run = |option: &str| {
+        let mut shell = Command::new("sh");
+        shell.current_dir(&directory).args(["-c", script, NUMAPILOT, option]).output().unwrap()
     };
     let why = "numapilot cores ended before the program: process ";
     let output = run("-v");

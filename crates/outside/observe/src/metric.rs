@@ -106,6 +106,8 @@ metrics! {
     CacheMisses = "cache_misses", Counter, Count;
     /// Loads that missed the data TLB.
     DtlbMisses = "dtlb_misses", Counter, Count;
+    /// Those of them on huge pages of 2 MiB.
+    HugeDtlbMisses = "huge_dtlb_misses", Counter, Count;
     /// Accesses to DRAM of the node the CPU belongs to.
     LocalAccesses = "local_accesses", Counter, Count;
     /// Accesses to DRAM of another node.

@@ -253,6 +253,7 @@ impl Session {
             Ok(counters) => figures.extend(counters.figures()),
             Err(reason) => {
                 figures.insert(Metric::SimulatedSeconds, Err((*reason).clone()));
+                figures.insert(Metric::HugeDtlbMisses, Err(ONLY_IN_A_LAB.to_owned()));
             }
         }
         let allocations = node_counters::numastat(Path::new("/"), &self.nodes);

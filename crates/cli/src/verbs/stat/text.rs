@@ -110,9 +110,10 @@ pub fn interval(time: f64, figures: &Observation, selected: &[Metric]) -> String
 fn is_row(metric: Metric, figures: &Observation) -> bool {
     match metric {
         Metric::Seconds => false,
-        Metric::SimulatedSeconds | Metric::LinkUsage | Metric::DramLatencySeconds => {
-            figures.value(metric).is_some()
-        }
+        Metric::SimulatedSeconds
+        | Metric::HugeDtlbMisses
+        | Metric::LinkUsage
+        | Metric::DramLatencySeconds => figures.value(metric).is_some(),
         Metric::ControllerImbalance => true,
         _ => metric.kind() != Kind::Derived,
     }

@@ -26,6 +26,9 @@ const USUAL_WALK_CYCLES: f64 = WALK_CYCLES / 4.0;
 /// Memory that a second-level TLB of 1024 entries covers with pages of 4 KiB.
 const COVERED_BYTES: f64 = 4096.0 * 1024.0;
 
+/// Memory that a TLB of 1024 entries covers with huge pages.
+const HUGE_COVERED_BYTES: f64 = 512.0 * COVERED_BYTES;
+
 /// Share of CPU time that is at stake, from which another setting is tried first.
 const WORTH_TRYING: f64 = 0.05;
 
@@ -71,14 +74,28 @@ pub fn advise(run: &Run) -> Finding {
     let because = format!("huge pages are set to {setting} here; {faults}; {tlb}");
     // Huge pages save page walks. What they cost is their clearing, in the kernel, which also drives
     // other data out of the caches. With several threads the study found that cost, and no gain.
+    // On a processor whose TLB has few entries for them, they cost page walks, too: most misses of a
+    // program are then on huge pages, although a TLB of the usual size would cover all of its memory.
     let threads = run.code.as_ref().map_or(0, |code| code.threads);
     let costs_more =
         kernel.as_ref().ok().zip(walks.as_ref().ok()).is_some_and(|(kernel, walks)| {
             let usual = walks * USUAL_WALK_CYCLES / WALK_CYCLES;
             *kernel >= WORTH_TRYING && *kernel > usual && threads > 1
         });
+    let on_huge = run.figure(Metric::HugeDtlbMisses);
+    let misses = run.figure(Metric::DtlbMisses);
+    let has_few_entries = match (&on_huge, &misses, &walks, &rss) {
+        (Ok(on_huge), Ok(misses), Ok(walks), Ok(rss)) => {
+            let usual = walks * USUAL_WALK_CYCLES / WALK_CYCLES * on_huge / misses.max(1.0);
+            usual >= WORTH_TRYING && *on_huge > misses / 2.0 && *rss < HUGE_COVERED_BYTES
+        }
+        _ => false,
+    };
     let first = match setting {
-        "always" => levels.iter().find(|level| **level == Level::Thp(Thp::Never) && costs_more),
+        "always" => {
+            let never = levels.iter().find(|level| **level == Level::Thp(Thp::Never));
+            never.filter(|_| costs_more || has_few_entries)
+        }
         _ => {
             let saves = kernel.as_ref().unwrap_or(&0.0) + walks.as_ref().unwrap_or(&0.0);
             let always = levels.iter().find(|level| **level == Level::Thp(Thp::Always));
@@ -93,7 +110,8 @@ pub fn advise(run: &Run) -> Finding {
         )
         .with("kernel_share", kernel.ok())
         .with("minor_faults", run.figure(Metric::MinorFaults).ok())
-        .with("dtlb_misses", run.figure(Metric::DtlbMisses).ok())
+        .with("dtlb_misses", misses.ok())
+        .with("huge_dtlb_misses", on_huge.ok())
         .with("page_walk_share", walks.ok())
         .with("peak_rss_bytes", rss.ok())
         .expecting(levels, first)
@@ -147,6 +165,30 @@ mod tests {
         assert_eq!(set(2.0, 3.8e7), Some(Level::Thp(Thp::Never)));
         assert_eq!(set(2.0, 4.2e7), None);
         assert_eq!(set(0.2, 1e5), None);
+    }
+
+    #[test]
+    fn where_they_are_set_they_go_if_the_tlb_has_few_entries_for_them() {
+        let set = |huge: f64, rss: f64| {
+            let dtlb = Some(4e7);
+            let example = Example {
+                user: 10.0,
+                system: 0.01,
+                cycles: Some(1e10),
+                dtlb,
+                rss,
+                ..Example::default()
+            };
+            let mut run = run(example);
+            run.facts.thp = Some("always".to_owned());
+            run.figures.insert(Metric::HugeDtlbMisses, Ok(huge));
+            advise(&run).first
+        };
+        // 10.5 % of the time in page walks of 50 cycles on huge pages.
+        assert_eq!(set(2.1e7, 1e9), Some(Level::Thp(Thp::Never)));
+        // Most misses are on small pages, or the memory is larger than a TLB covers.
+        assert_eq!(set(1.9e7, 1e9), None);
+        assert_eq!(set(2.1e7, 3e9), None);
     }
 
     #[test]

@@ -3,8 +3,9 @@
 //! Source: carrefour: interleaving helps if the imbalance of the memory controllers is at least
 //! 35 %, collocation if less than 80 % of accesses are local, and neither if DRAM accesses are rare.
 //! Interleaving makes all but one access in as many as there are nodes remote. So it is not tried
-//! first where most accesses are local, where memory is on all nodes alike already, or where fewer
-//! than two CPUs are busy: their accesses cannot overload a controller.
+//! first where that would take away more than half of the local accesses, where memory is on all
+//! nodes alike already, or where fewer than two CPUs are busy: their accesses cannot overload a
+//! controller.
 //! systematic-numa-study, section 4.6: interleaving also avoids most of AutoNUMA's cost.
 
 use numapilot_observe::Metric;
@@ -49,7 +50,7 @@ pub fn advise(run: &Run) -> Finding {
     // accesses of one phase, such as the main thread's to its input.
     let at_least = |uneven: f64| uneven >= IMBALANCE;
     let is_uneven = imbalance.is_none_or(at_least) && on_nodes.is_none_or(at_least);
-    let is_local = local.as_ref().ok().or(estimate.as_ref()).is_some_and(|l| *l >= LOCAL_RATIO);
+    let is_local = local.as_ref().ok().or(estimate.as_ref()).is_some_and(|l| *l >= most_local(run));
     let is_parallel = threads > 1 && run.concurrency() >= PARALLEL;
     let interleave = levels
         .iter()
@@ -102,6 +103,11 @@ pub fn advise(run: &Run) -> Finding {
         .with("estimated_local_access_ratio", estimate)
         .with("memory_imbalance", on_nodes)
         .expecting(levels, first)
+}
+
+/// The local access ratio from which memory is not interleaved: twice what interleaving leaves.
+fn most_local(run: &Run) -> f64 {
+    (2.0 / run.facts.memory_nodes as f64).min(LOCAL_RATIO)
 }
 
 /// The figures of placement in words.
@@ -183,6 +189,17 @@ mod tests {
         assert!(first(60e6, 2.0));
         assert!(!first(64e6, 2.0));
         assert!(!first(60e6, 1.9));
+    }
+
+    #[test]
+    fn interleaving_leaves_at_least_half_of_the_local_accesses() {
+        // On eight nodes, an eighth is local afterwards.
+        let first = |local: f64| {
+            let example = mostly_remote(1.7);
+            let example = Example { nodes: 8, local, remote: 80e6 - local, ..example };
+            advise(&run(example)).first.is_some()
+        };
+        assert!(first(19e6) && !first(21e6));
     }
 
     #[test]

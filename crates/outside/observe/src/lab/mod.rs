@@ -156,6 +156,7 @@ impl LabCounters {
             (Metric::CacheReferences, Ok(sum(Scalar::LastReferences))),
             (Metric::CacheMisses, Ok(sum(Scalar::LastMisses))),
             (Metric::DtlbMisses, Ok(sum(Scalar::Tlb4kMisses) + sum(Scalar::Tlb2mMisses))),
+            (Metric::HugeDtlbMisses, Ok(sum(Scalar::Tlb2mMisses))),
             (Metric::LocalAccesses, Ok(local as f64)),
             (Metric::RemoteAccesses, Ok(remote as f64)),
         ])

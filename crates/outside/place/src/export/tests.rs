@@ -7,7 +7,8 @@ use numapilot_topology::Machine;
 use super::*;
 use crate::allocators::{Found, known};
 use crate::{
-    AllocatorChoice, MemoryMode, MemoryPolicy, NumaBalancing, Thp, ThreadPlacement, find_program,
+    AllocatorChoice, Daemons, MemoryMode, MemoryPolicy, NumaBalancing, Thp, ThreadPlacement,
+    find_program,
 };
 
 const BIND: &str = "/usr/lib/numapilot/libnumapilot_bind.so";
@@ -44,6 +45,17 @@ fn text(plan: &Plan, launcher: Launcher, version: Option<&str>) -> String {
 /// Subjects of what is missing.
 fn missing(plan: &Plan, launcher: Launcher, version: Option<&str>) -> Vec<String> {
     exported(plan, launcher, version).missing.into_iter().map(|note| note.subject).collect()
+}
+
+#[test]
+fn daemons_are_started_beside_the_program() {
+    let plan = Plan { daemons: Daemons::BalanceAndCores, ..Plan::default() };
+    let note = exported(&plan, Launcher::Systemd, Some("260")).missing.remove(0).to_string();
+    assert_eq!(
+        note,
+        "daemons balance+cores: they run beside the program; start them as well: numapilot balance \
+         --unit NAME and numapilot cores --unit NAME (-p PID for a process)"
+    );
 }
 
 fn memory(mode: MemoryMode, nodes: &str) -> Plan {

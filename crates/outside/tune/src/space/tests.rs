@@ -51,6 +51,22 @@ fn several_nodes_have_all_factors() {
 }
 
 #[test]
+fn daemons_are_compared_on_request_without_levels_that_contradict_them() {
+    let request = "daemons=none,balance,cores".parse().unwrap();
+    let applies = |plan: &Plan| match (plan.daemons, plan.threads) {
+        (Daemons::None | Daemons::Balance, _) | (_, ThreadPlacement::None) => Ok(()),
+        _ => Err("both decide".to_owned()),
+    };
+    let space = Space::new(&facts(2), &[request], vec![], applies);
+    assert_eq!(names(&space).last().unwrap(), "daemons: none balance cores");
+    let contradicting =
+        |plan: &Plan| plan.daemons == Daemons::Cores && plan.threads != ThreadPlacement::None;
+    assert!(space.cells().any(|plan| plan.daemons == Daemons::Cores));
+    assert!(!space.cells().any(|plan| contradicting(&plan)));
+    assert_eq!(space.skipped[0].level.as_deref(), Some("cores with threads sparse, dense"));
+}
+
+#[test]
 fn one_node_leaves_placement_out_and_says_so() {
     let space = Space::new(&facts(1), &[], vec![], |_| Ok(()));
     assert_eq!(
