@@ -70,7 +70,7 @@ fn a_daemon_outlives_numapilot_and_ends_with_the_program() {
 }
 
 #[test]
-fn what_a_daemon_cannot_do_is_said_before_the_start() {
+fn what_a_daemon_cannot_do_is_reported_before_the_start() {
     if memory_nodes() < 2 {
         let why = "daemons balance: this machine has one node with memory: there is nothing to \
                    balance; leave it out on this machine";

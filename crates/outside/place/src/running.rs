@@ -11,7 +11,6 @@ use numapilot_sys::process::{self, PidFd};
 use numapilot_sys::spawn::{self, SpawnError};
 
 use crate::daemons::{self, Beside};
-use crate::effect::Seen;
 use crate::guard::{self, GroupNote};
 use crate::settings_journal::{Held, Outcome};
 use crate::{PlaceError, threads};
@@ -52,7 +51,7 @@ pub struct Finished {
     /// The outcome of thread placement, if the plan placed its threads.
     pub threads: Option<threads::Outcome>,
     /// Whether each daemon of the plan ran beside it until the end.
-    pub daemons: Vec<Seen>,
+    pub daemons: Vec<daemons::Outcome>,
 }
 
 impl Running {

@@ -82,7 +82,8 @@ impl Watch {
             seen.iter()
                 .filter(|seen| !is_known(seen))
                 .for_each(|seen| self.say(terminal, &effects.label, seen));
-            for daemon in &end.daemons {
+            let daemons: Vec<Seen> = end.daemons.iter().cloned().map(Seen::from).collect();
+            for daemon in &daemons {
                 match daemon.note() {
                     // Without it, only a part of the plan was in effect.
                     Some(note) if !self.strict => {
@@ -91,7 +92,7 @@ impl Watch {
                     _ => self.say(terminal, &effects.label, daemon),
                 }
             }
-            for seen in seen.into_iter().chain(end.daemons.iter().cloned()) {
+            for seen in seen.into_iter().chain(daemons) {
                 without.extend(seen.note());
                 outcomes.push(Outcome::from(seen));
             }

@@ -4,22 +4,22 @@
 //! ```text
 //!  Prepared.daemons --Session::start(pid)--> numapilot balance -p PID    not a child of this process
 //!                          |                 numapilot cores -p PID
-//!                          '--finish()--> SIGTERM; Seen: what each has said at its end
+//!                          '--finish()--> SIGTERM; Outcome: what each has said at its end
 //! ```
 //!
 //! A daemon ends by itself when the program has ended, also if this process is killed. It is no
 //! child of this process, so nothing here mistakes it for a process of the program.
 
+mod outcome;
 mod session;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use numapilot_topology::{Extent, Machine, read_extent};
+use numapilot_topology::Machine;
 
-use crate::prepare::Prepared;
-use crate::{Daemons, Note, own_program};
+use crate::{Daemons, own_program};
 
-pub use session::NOTHING_YET;
+pub use outcome::{NOTHING_YET, Outcome, State};
 pub(crate) use session::Session;
 
 /// The daemons of a prepared command.
@@ -32,6 +32,11 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
+    /// These daemons, unless numapilot is missing.
+    pub fn new(daemons: Daemons) -> Option<Self> {
+        Some(Self { program: own_program("numapilot")?, verbs: daemons.verbs() })
+    }
+
     /// Starts the daemons for a program that runs.
     pub fn start(&self, pid: i32) -> Session {
         Session::start(&self.program, self.verbs, pid)
@@ -63,45 +68,4 @@ pub fn nothing_to_balance(machine: &Machine) -> Option<String> {
         };
         format!("{has}: there is nothing to balance")
     })
-}
-
-impl Prepared {
-    /// Must be called after the threads are set. A `supervised` program has a process of numapilot
-    /// that stays, which can start daemons.
-    pub(crate) fn set_daemons(&mut self, daemons: Daemons, supervised: bool) {
-        if daemons == Daemons::None {
-            return;
-        }
-        match self.beside(daemons, supervised) {
-            Ok(beside) => self.daemons = Some(beside),
-            Err((cause, remedy)) => {
-                self.notes.push(Note::new(format!("daemons {}", daemons.name()), cause, remedy));
-            }
-        }
-    }
-
-    /// The daemons, or why they cannot run, with the remedy.
-    fn beside(&self, daemons: Daemons, supervised: bool) -> Result<Beside, (String, &'static str)> {
-        if !supervised {
-            let cause = "no process of numapilot stays that could start them";
-            return Err((cause.to_owned(), "start the program by numapilot run"));
-        }
-        let verbs = daemons.verbs();
-        if verbs.contains(&"balance")
-            && let Ok(machine) = read_extent(Path::new("/"), Extent::Nodes)
-            && let Some(why) = nothing_to_balance(&machine)
-        {
-            return Err((why, "leave it out on this machine"));
-        }
-        if verbs.contains(&"cores") && self.placement.is_some() {
-            let cause =
-                "both decide on which CPUs a thread runs: cores and the placement of threads";
-            return Err((cause.to_owned(), "use one of the two"));
-        }
-        let program = own_program("numapilot").ok_or_else(|| {
-            let cause = "the program numapilot is neither beside this one nor in PATH";
-            (cause.to_owned(), "install it, or add its directory to PATH")
-        })?;
-        Ok(Beside { program, verbs })
-    }
 }

@@ -9,19 +9,12 @@ use std::time::Duration;
 use numapilot_sys::process::PidFd;
 use numapilot_sys::spawn;
 
-use crate::effect::{Effect, Seen};
+use super::outcome::{Outcome, State};
 
 /// Time between SIGTERM and SIGKILL. A daemon puts back what it has changed, thread by thread.
 const GRACE: Duration = Duration::from_secs(10);
 /// The most of a daemon's messages that is read, from the end.
 const LONGEST: u64 = 64 << 10;
-
-/// What `balance` says about a program that ended before its first interval was over.
-pub const NOTHING_YET: &str =
-    "it ended before the first interval (--interval) was over, so nothing was moved";
-
-const TOO_SHORT: &str = "the program ended before the daemon had begun";
-const REMEDY: &str = "numapilot doctor shows what it needs";
 
 /// The daemons of one program. They are stopped when this is dropped.
 #[derive(Debug, Default)]
@@ -50,16 +43,12 @@ impl Session {
 
     /// Stops the daemons, right after the program has ended or when its plan no longer applies.
     /// Returns whether each was in effect until then.
-    pub fn finish(mut self) -> Vec<Seen> {
+    pub fn finish(mut self) -> Vec<Outcome> {
         // All of them at first: stopping one takes time, in which another may end by itself.
         let running: Vec<bool> = self.0.iter().map(Daemon::runs).collect();
         let daemons = self.0.iter_mut().zip(running);
         daemons
-            .map(|(daemon, runs)| Seen {
-                setting: format!("daemons {}", daemon.verb),
-                effect: daemon.effect(runs),
-                is_of_program: false,
-            })
+            .map(|(daemon, runs)| Outcome { verb: daemon.verb, state: daemon.end(runs) })
             .collect()
     }
 }
@@ -71,13 +60,13 @@ impl Daemon {
     }
 
     /// Stops the daemon, which ran until now or did not.
-    fn effect(&mut self, runs: bool) -> Effect {
-        let not = |cause: String| Effect::NotInEffect { cause, remedy: REMEDY.to_owned() };
+    fn end(&mut self, runs: bool) -> State {
+        let verb = self.verb;
         match &mut self.started {
-            Err(error) => not(format!("numapilot {} could not be started: {error}", self.verb)),
+            Err(error) => State::Failed(format!("numapilot {verb} could not be started: {error}")),
             Ok(started) => match started.stop() {
-                Ok(messages) => effect(self.verb, &messages, runs),
-                Err(error) => not(format!("numapilot {}: {error}", self.verb)),
+                Ok(messages) => State::of(verb, &messages, runs),
+                Err(error) => State::Failed(format!("numapilot {verb}: {error}")),
             },
         }
     }
@@ -127,59 +116,15 @@ impl Drop for Started {
     }
 }
 
-/// The effect of a daemon by its messages. A summary at the end is the evidence. A daemon that did
-/// not run until the end of the program has failed, unless it has only seen that end first.
-fn effect(verb: &str, messages: &str, ran: bool) -> Effect {
-    let line = |line: &str| line.strip_prefix("numapilot: ").unwrap_or(line).trim().to_owned();
-    let lines: Vec<String> = messages.lines().map(line).filter(|line| !line.is_empty()).collect();
-    let own = format!("{verb}: ");
-    let summary = lines.iter().rev().find_map(|line| line.strip_prefix(&own));
-    let complaint = lines.iter().rev().find(|line| !line.starts_with(&own));
-    let complaint = complaint.map(|line| line.split_once(": ").map_or(&**line, |(_, text)| text));
-    let early = |why: &str| Effect::NotInEffect {
-        cause: format!("numapilot {verb} ended before the program{why}"),
-        remedy: REMEDY.to_owned(),
-    };
-    match (summary, complaint) {
-        (_, Some(complaint)) if !ran => early(&format!(": {complaint}")),
-        (None, None) if !ran => early(", without a message"),
-        (None | Some(NOTHING_YET), _) => Effect::Unseen { cause: TOO_SHORT.to_owned() },
-        (Some(summary), None) => Effect::InEffect { seen: summary.to_owned() },
-        (Some(summary), Some(other)) => Effect::InEffect { seen: format!("{summary}; {other}") },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_daemon_that_failed_is_not_in_effect() {
-        let of = |messages: &str, ran| effect("balance", messages, ran);
-        let summary = "numapilot: balance: 12 MiB moved by 90 samples in 3 intervals\n";
-        let seen = "12 MiB moved by 90 samples in 3 intervals".to_owned();
-        assert_eq!(of(summary, true), Effect::InEffect { seen: seen.clone() });
-        // It saw the end of the program first.
-        assert_eq!(of(summary, false), Effect::InEffect { seen: seen.clone() });
-        let warned = format!("numapilot: warning: process 7 is left: no permission\n{summary}");
-        let seen = format!("{seen}; process 7 is left: no permission");
-        assert_eq!(of(&warned, true), Effect::InEffect { seen });
-        assert!(matches!(of(&warned, false), Effect::NotInEffect { .. }));
-        let early = format!("numapilot: balance: {NOTHING_YET}\n");
-        assert!(matches!(of(&early, true), Effect::Unseen { .. }));
-        assert!(matches!(of("", true), Effect::Unseen { .. }));
-        let Effect::NotInEffect { cause, .. } = of("numapilot: error: no samples\n", false) else {
-            panic!("a failure is no effect");
-        };
-        assert_eq!(cause, "numapilot balance ended before the program: no samples");
-        assert!(matches!(of("", false), Effect::NotInEffect { .. }));
-    }
-
-    #[test]
     fn a_daemon_that_cannot_be_started_is_reported() {
         let seen = Session::start(Path::new("/nonexistent"), &["cores"], 1).finish();
-        assert_eq!(seen[0].setting, "daemons cores");
         let note = seen[0].note().unwrap().to_string();
+        assert!(note.starts_with("daemons cores: "), "{note}");
         assert!(note.contains("numapilot cores could not be started"), "{note}");
     }
 

@@ -35,7 +35,7 @@ pub(crate) use expected::{Item, Policy};
 pub use observer::Observer;
 pub use outcome::{Outcome, State};
 
-use crate::Note;
+use crate::{Note, daemons};
 
 /// Whether a setting is in effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +73,20 @@ pub struct Seen {
     pub effect: Effect,
     /// Whether every other allocator would fail for the same reason.
     pub is_of_program: bool,
+}
+
+/// A daemon that ran beside the program.
+impl From<daemons::Outcome> for Seen {
+    fn from(outcome: daemons::Outcome) -> Self {
+        let effect = match (outcome.note(), &outcome.state) {
+            (Some(note), _) => Effect::NotInEffect { cause: note.cause, remedy: note.remedy },
+            (None, daemons::State::Ran(seen)) => Effect::InEffect { seen: seen.clone() },
+            (None, _) => {
+                Effect::Unseen { cause: "the program ended before it had begun".to_owned() }
+            }
+        };
+        Self { setting: outcome.setting(), effect, is_of_program: false }
+    }
 }
 
 impl Seen {

@@ -28,7 +28,7 @@ use known::Threads;
 pub use obstacle::obstacle;
 
 use crate::daemons;
-use crate::effect::{Policy, Seen};
+use crate::effect::Policy;
 use crate::prepare::Prepared;
 use crate::running::Running;
 use crate::settings_journal::{Held, SettingsJournal};
@@ -157,7 +157,7 @@ impl Window {
     pub fn end(self) -> Vec<Note> {
         let Self { held, watcher, daemons, mut notes } = self;
         // First, because they put back the CPUs that they have changed.
-        notes.extend(daemons.finish().iter().filter_map(Seen::note));
+        notes.extend(daemons.finish().iter().filter_map(daemons::Outcome::note));
         drop(held);
         if let Some(threads) = watcher.map(Watcher::release) {
             // Where some threads are placed, the plan applies.

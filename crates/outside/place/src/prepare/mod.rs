@@ -2,6 +2,7 @@
 //! which settings are possible, and notes those that are not.
 
 pub(crate) mod affinity;
+mod daemons;
 mod expected;
 mod in_place;
 pub(crate) mod kernel;

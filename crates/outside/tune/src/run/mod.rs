@@ -42,7 +42,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use numapilot_place::effect::Observer;
+use numapilot_place::effect::{Observer, Seen};
 use numapilot_place::settings_journal::Change;
 use numapilot_place::via::Via;
 use numapilot_place::{AllocatorChoice, Finished, Plan, Prepared, Running, guard};
@@ -402,7 +402,7 @@ impl<'a> Runner<'a> {
         let seen = observer.map(Observer::finish).unwrap_or_default();
         let (seen, note) = seen
             .into_iter()
-            .chain(finished.daemons.iter().cloned())
+            .chain(finished.daemons.iter().cloned().map(Seen::from))
             .find_map(|seen| seen.note().map(|note| (seen, note)))?;
         if seen.is_of_program {
             // The reason applies to every allocator, so it names none.

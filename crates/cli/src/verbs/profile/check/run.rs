@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use numapilot_cli_kit::plan_args::load_profile;
 use numapilot_cli_kit::terminal::Terminal;
-use numapilot_place::effect::{Observer, Outcome, State};
+use numapilot_place::effect::{Observer, Outcome, Seen, State};
 use numapilot_place::{Options, Plan, Reach, Targets, prepare_targets};
 
 use super::super::args::CheckArgs;
@@ -72,6 +72,7 @@ fn outcomes(args: &CheckArgs, terminal: &Terminal, plan: &Plan) -> anyhow::Resul
     let notes = finished.threads.iter().flat_map(|threads| threads.notes());
     let notes: Vec<Outcome> = prepared.notes.into_iter().chain(notes).map(Outcome::from).collect();
     // A setting with a note was not expected to be seen, except for part of it.
-    let seen = seen.into_iter().chain(finished.daemons).map(Outcome::from);
+    let seen =
+        seen.into_iter().chain(finished.daemons.into_iter().map(Seen::from)).map(Outcome::from);
     Ok(seen.chain(notes).collect())
 }
