@@ -14,6 +14,7 @@ use numapilot_tune::space::{Facts, Space};
 
 use super::added_plans::added_plans;
 use super::args::Args;
+use super::same_malloc::refuse_same_malloc;
 use crate::elsewhere::PROGRAM;
 
 /// The machine of `--lab`.
@@ -85,5 +86,9 @@ pub fn space(terminal: &Terminal, args: &Args, machine: &Machine) -> anyhow::Res
     }
     let mut of_program = machine.clone();
     args.server.narrow(&mut of_program)?;
-    Ok(Space::new(&Facts::of_emulated(&of_program), &args.space.factors, extras, applies))
+    let differs = |plan: &Plan| {
+        refuse_same_malloc(plan, args.command())?;
+        applies(plan)
+    };
+    Ok(Space::new(&Facts::of_emulated(&of_program), &args.space.factors, extras, differs))
 }

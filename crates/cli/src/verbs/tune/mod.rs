@@ -17,6 +17,7 @@ mod prior_text;
 mod progress;
 mod rows;
 mod run;
+mod same_malloc;
 mod serve;
 mod serve_args;
 mod server;

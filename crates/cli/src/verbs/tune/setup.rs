@@ -28,6 +28,7 @@ use super::args::Args;
 use super::emulated;
 use super::input::Input;
 use super::measure::limits;
+use super::same_malloc::refuse_same_malloc;
 
 /// The default metric, which needs no expression.
 pub const WALL_TIME: &str = "wall time";
@@ -330,7 +331,11 @@ fn space(
     let mut of_program = machine.clone();
     args.server.narrow(&mut of_program)?;
     let facts = Facts::new(&of_program, Path::new("/"));
-    let space = Space::new(&facts, &args.space.factors, extras, applies);
+    let differs = |plan: &Plan| {
+        refuse_same_malloc(plan, &program.command)?;
+        applies(plan)
+    };
+    let space = Space::new(&facts, &args.space.factors, extras, differs);
     Ok((space, machine_wide.into_inner()))
 }
 

@@ -3,6 +3,7 @@
 mod code;
 mod in_use;
 mod library;
+mod linked;
 mod search;
 mod table;
 
@@ -15,6 +16,7 @@ use thiserror::Error;
 pub use code::AllocatorCode;
 pub use in_use::{Embedded, InUse, in_use};
 pub(crate) use in_use::{executable_files, is_runtime, other_malloc};
+pub use linked::linked;
 pub use search::{add_own_directory, library_directories, own_directories};
 pub(crate) use table::C_LIBRARY;
 pub use table::{GLIBC, GLIBC_HUGE_PAGES, HugePages, KNOWN, Known, known};

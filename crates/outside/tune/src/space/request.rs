@@ -88,11 +88,6 @@ fn allocator(text: &str) -> Option<AllocatorChoice> {
     if text.is_empty() {
         return None;
     }
-    // Without another malloc in the environment, the program's own is the C library's. A second
-    // name for it would be measured as a second plan.
-    if text == allocators::GLIBC && std::env::var_os("LD_PRELOAD").is_none() {
-        return Some(AllocatorChoice::Inherit);
-    }
     let choice = AllocatorChoice::from(text.to_owned());
     match &choice {
         AllocatorChoice::Named(name) if name != allocators::GLIBC => {

@@ -149,11 +149,11 @@ fn the_user_restricts_and_adds() {
     let space = Space::new(&facts(1), &requests, vec![extra.clone(), cell], |_| Ok(()));
     assert_eq!(
         names(&space),
-        ["allocator: inherit jemalloc", "memory: inherit interleave all bind 0-1"]
+        ["allocator: inherit glibc jemalloc", "memory: inherit interleave all bind 0-1"]
     );
     // The second plan is already a cell of the grid.
     assert_eq!(space.extras.as_slice(), std::slice::from_ref(&extra));
-    assert_eq!(space.plan(Candidate(6)), extra);
+    assert_eq!(space.plan(Candidate(9)), extra);
 }
 
 #[test]
