@@ -110,6 +110,22 @@ fn a_daemon_that_fails_is_reported() {
 }
 
 #[test]
+fn a_daemon_that_is_ended_by_a_signal_is_reported() {
+    let _alone = alone();
+    let script = "until grep -lzx $$ $(grep -lzx cores /proc/[0-9]*/cmdline) > found; do \
+                  sleep 0.05; done 2> /dev/null; sleep 0.5; \
+                  kill $(sed 's/[^0-9]//g' found); sleep 0.5";
+    let directory = tempfile::tempdir().unwrap();
+    let output = Command::new(NUMAPILOT)
+        .current_dir(&directory)
+        .args(["run", "--strict", "--daemons", "cores", "--", "sh", "-c", script])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(125), "{}", err(&output));
+    assert!(err(&output).contains("cores ended before the program: process "), "{}", err(&output));
+}
+
+#[test]
 fn a_dry_run_names_the_daemons() {
     let text = out(&["--dry-run", "--daemons", "cores", "true"]);
     assert_eq!(text, "# beside it, until it ends: numapilot cores -p PID\ntrue\n");

@@ -274,7 +274,7 @@ names!(
     Daemons:
     None = "none", "numapilot does nothing while it runs";
     Balance = "balance", "keeps pages on the nodes that use them";
-    Cores = "cores", "as many cores as it needs, near its pages";
+    Cores = "cores", "as many cores as its load needs";
     BalanceAndCores = "balance+cores", "both";
 );
 names!(

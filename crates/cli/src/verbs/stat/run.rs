@@ -8,7 +8,7 @@ use anyhow::Context;
 use numapilot_cli_kit::plan_args::load_profile;
 use numapilot_cli_kit::terminal::Terminal;
 use numapilot_observe::{Observation, Session};
-use numapilot_place::effect::Observer;
+use numapilot_place::effect::{Observer, Seen};
 use numapilot_place::via::{RunDirectory, Template, Via};
 use numapilot_place::{Note, Options, Plan, Prepared, Reach, Supervisor, prepare};
 use numapilot_sys::prctl;
@@ -116,7 +116,9 @@ impl Args {
             runs.push(session.finish(Some((finished.wall, finished.usage))));
             report.ended(finished.status);
             has_failed |= !finished.status.success();
-            for seen in effects.map(Observer::finish).unwrap_or_default() {
+            let daemons = finished.daemons.into_iter().map(Seen::from);
+            for seen in effects.map(Observer::finish).unwrap_or_default().into_iter().chain(daemons)
+            {
                 match seen.note() {
                     Some(note) if !without.contains(&note) => {
                         output.terminal.warn(&note);

@@ -19,6 +19,7 @@ use numapilot_topology::Machine;
 
 use crate::{Daemons, own_program};
 
+pub(crate) use outcome::TOO_SHORT;
 pub use outcome::{NOTHING_YET, Outcome, State};
 pub(crate) use session::Session;
 
@@ -55,6 +56,11 @@ pub(crate) fn commands(
 ) -> impl Iterator<Item = String> {
     verbs.iter().map(move |verb| format!("numapilot {verb} {target}"))
 }
+
+/// Why cores and the placement of threads exclude each other, with the remedy.
+pub(crate) const EXCLUDES_THREADS: &str =
+    "both decide on which CPUs a thread runs: cores and the placement of threads";
+pub(crate) const ONE_OF_THE_TWO: &str = "use one of the two";
 
 /// Why there is nothing to balance on a machine, if there is not.
 #[must_use]

@@ -6,6 +6,8 @@ use crate::Note;
 pub const NOTHING_YET: &str =
     "it ended before the first interval (--interval) was over, so nothing was moved";
 
+/// Why a daemon has done nothing.
+pub(crate) const TOO_SHORT: &str = "the program ended before the daemon had decided anything";
 const REMEDY: &str = "numapilot doctor shows what it needs";
 
 /// The outcome of one daemon.
@@ -22,7 +24,7 @@ pub struct Outcome {
 pub enum State {
     /// It did, with its summary.
     Ran(String),
-    /// The program ended before the daemon had begun.
+    /// The program ended before the daemon had decided anything.
     TooShort,
     /// It did not, for this reason.
     Failed(String),
@@ -39,15 +41,25 @@ impl Outcome {
     #[must_use]
     pub fn note(&self) -> Option<Note> {
         let State::Failed(cause) = &self.state else { return None };
-        Some(Note::new(self.setting(), cause, REMEDY))
+        // Most messages have a remedy of their own.
+        let (cause, remedy) = cause.split_once("; ").unwrap_or((cause, REMEDY));
+        Some(Note::new(self.setting(), cause, remedy))
+    }
+
+    /// The note about a daemon that has done nothing, so that figures of the program are not its.
+    #[must_use]
+    pub fn idle_note(&self) -> Option<Note> {
+        match self.state {
+            State::TooShort => Some(Note::new(self.setting(), TOO_SHORT, "let it run longer")),
+            _ => self.note(),
+        }
     }
 }
 
 impl State {
-    /// By the messages of a daemon, which `ran` until the end of the program or did not. A summary
-    /// at the end is the evidence. A daemon that did not run until then has failed, unless it has
-    /// only seen that end first.
-    pub(super) fn of(verb: &str, messages: &str, ran: bool) -> Self {
+    /// By the messages of a daemon, which ended by itself before the program or did not. A summary
+    /// at the end is the evidence.
+    pub(super) fn of(verb: &str, messages: &str, ended_early: bool) -> Self {
         let line = |line: &str| line.strip_prefix("numapilot: ").unwrap_or(line).trim().to_owned();
         let lines: Vec<String> =
             messages.lines().map(line).filter(|line| !line.is_empty()).collect();
@@ -56,11 +68,11 @@ impl State {
         let complaint = lines.iter().rev().find(|line| !line.starts_with(&own));
         let complaint =
             complaint.map(|line| line.split_once(": ").map_or(&**line, |(_, text)| text));
-        let early =
-            |why: &str| Self::Failed(format!("numapilot {verb} ended before the program{why}"));
+        if ended_early {
+            let why = complaint.or(summary).unwrap_or("it left no message");
+            return Self::Failed(format!("numapilot {verb} ended before the program: {why}"));
+        }
         match (summary, complaint) {
-            (_, Some(complaint)) if !ran => early(&format!(": {complaint}")),
-            (None, None) if !ran => early(", without a message"),
             (None | Some(NOTHING_YET), _) => Self::TooShort,
             (Some(summary), None) => Self::Ran(summary.to_owned()),
             (Some(summary), Some(other)) => Self::Ran(format!("{summary}; {other}")),
@@ -74,21 +86,23 @@ mod tests {
 
     #[test]
     fn a_daemon_that_failed_is_not_in_effect() {
-        let of = |messages: &str, ran| State::of("balance", messages, ran);
+        let of = |messages: &str, early| State::of("balance", messages, early);
         let summary = "numapilot: balance: 12 MiB moved by 90 samples in 3 intervals\n";
         let seen = "12 MiB moved by 90 samples in 3 intervals";
-        assert_eq!(of(summary, true), State::Ran(seen.to_owned()));
-        // It saw the end of the program first.
         assert_eq!(of(summary, false), State::Ran(seen.to_owned()));
+        // A signal has ended it.
+        let cause = format!("numapilot balance ended before the program: {seen}");
+        assert_eq!(of(summary, true), State::Failed(cause));
         let warned = format!("numapilot: warning: process 7 is left: no permission\n{summary}");
         let left = format!("{seen}; process 7 is left: no permission");
-        assert_eq!(of(&warned, true), State::Ran(left));
-        assert!(matches!(of(&warned, false), State::Failed(_)));
+        assert_eq!(of(&warned, false), State::Ran(left));
         let early = format!("numapilot: balance: {NOTHING_YET}\n");
-        assert_eq!(of(&early, true), State::TooShort);
-        assert_eq!(of("", true), State::TooShort);
+        assert_eq!(of(&early, false), State::TooShort);
+        assert_eq!(of("", false), State::TooShort);
+        // It began when the program had ended.
+        assert_eq!(of("numapilot: error: process 7 does not exist\n", false), State::TooShort);
         let cause = "numapilot balance ended before the program: no samples".to_owned();
-        assert_eq!(of("numapilot: error: no samples\n", false), State::Failed(cause));
-        assert!(matches!(of("", false), State::Failed(_)));
+        assert_eq!(of("numapilot: error: no samples\n", true), State::Failed(cause));
+        assert!(matches!(of("", true), State::Failed(_)));
     }
 }

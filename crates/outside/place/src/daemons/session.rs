@@ -4,10 +4,14 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use numapilot_sys::process::PidFd;
 use numapilot_sys::spawn;
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::outcome::{Outcome, State};
 
@@ -28,10 +32,12 @@ struct Daemon {
 
 #[derive(Debug)]
 struct Started {
-    process: PidFd,
+    process: Arc<PidFd>,
     /// What it writes on standard error. The file has no name.
     messages: File,
-    stopped: bool,
+    is_stopping: Arc<AtomicBool>,
+    /// Returns whether the daemon ended by itself while the program ran.
+    ended_early: Option<JoinHandle<bool>>,
 }
 
 impl Session {
@@ -41,31 +47,21 @@ impl Session {
         Self(verbs.iter().map(start).collect())
     }
 
-    /// Stops the daemons, right after the program has ended or when its plan no longer applies.
-    /// Returns whether each was in effect until then.
+    /// Stops the daemons, after the program has ended or when its plan no longer applies. Returns
+    /// whether each was in effect until then.
     pub fn finish(mut self) -> Vec<Outcome> {
-        // All of them at first: stopping one takes time, in which another may end by itself.
-        let running: Vec<bool> = self.0.iter().map(Daemon::runs).collect();
-        let daemons = self.0.iter_mut().zip(running);
-        daemons
-            .map(|(daemon, runs)| Outcome { verb: daemon.verb, state: daemon.end(runs) })
-            .collect()
+        let daemons = self.0.iter_mut();
+        daemons.map(|daemon| Outcome { verb: daemon.verb, state: daemon.end() }).collect()
     }
 }
 
 impl Daemon {
-    fn runs(&self) -> bool {
-        let ended = |started: &Started| started.process.ended_within(Some(Duration::ZERO));
-        self.started.as_ref().is_ok_and(|started| ended(started).is_ok_and(|ended| !ended))
-    }
-
-    /// Stops the daemon, which ran until now or did not.
-    fn end(&mut self, runs: bool) -> State {
+    fn end(&mut self) -> State {
         let verb = self.verb;
         match &mut self.started {
             Err(error) => State::Failed(format!("numapilot {verb} could not be started: {error}")),
             Ok(started) => match started.stop() {
-                Ok(messages) => State::of(verb, &messages, runs),
+                Ok((messages, ended_early)) => State::of(verb, &messages, ended_early),
                 Err(error) => State::Failed(format!("numapilot {verb}: {error}")),
             },
         }
@@ -74,32 +70,45 @@ impl Daemon {
 
 impl Started {
     fn new(program: &Path, verb: &str, pid: i32) -> io::Result<Self> {
-        let messages = tempfile::tempfile()?;
+        let target = PidFd::open(pid)?;
+        // In memory, so that a full disk loses no message.
+        let messages = File::from(memfd_create("messages", MemfdFlags::CLOEXEC)?);
         let mut command = Command::new(program);
         command.args(["--color", "never", verb, "-p", &pid.to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(messages.try_clone()?);
-        let process = spawn::detached(&mut command)?.open()?;
-        Ok(Self { process, messages, stopped: false })
+        let process = Arc::new(spawn::detached(&mut command)?.open()?);
+        let is_stopping = Arc::new(AtomicBool::new(false));
+        let (of_thread, stopping) = (Arc::clone(&process), Arc::clone(&is_stopping));
+        let watch = move || {
+            let _ = of_thread.ended_within(None);
+            // A daemon ends by itself when the program has ended, or a moment before it is stopped
+            // here. Otherwise it has failed.
+            let has_program_ended = target.ended_within(Some(Duration::ZERO)).unwrap_or(true);
+            !has_program_ended && !stopping.load(Ordering::Acquire)
+        };
+        let watch = thread::Builder::new().name("watch-daemon".to_owned()).spawn(watch)?;
+        Ok(Self { process, messages, is_stopping, ended_early: Some(watch) })
     }
 
-    /// Stops it and returns what it has said.
-    fn stop(&mut self) -> io::Result<String> {
-        self.end()?;
+    /// Stops it. Returns what it has said, and whether it had ended by itself.
+    fn stop(&mut self) -> io::Result<(String, bool)> {
+        let ended_early = self.end()?;
         let length = self.messages.metadata()?.len();
         self.messages.seek(SeekFrom::Start(length.saturating_sub(LONGEST)))?;
         let mut bytes = Vec::new();
         Read::by_ref(&mut self.messages).take(LONGEST).read_to_end(&mut bytes)?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        Ok((String::from_utf8_lossy(&bytes).into_owned(), ended_early))
     }
 
-    fn end(&mut self) -> io::Result<()> {
-        if std::mem::replace(&mut self.stopped, true) {
-            return Ok(());
+    fn end(&mut self) -> io::Result<bool> {
+        let Some(watch) = self.ended_early.take() else { return Ok(false) };
+        if !self.process.ended_within(Some(Duration::ZERO))? {
+            self.is_stopping.store(true, Ordering::Release);
+            // It may end by itself between the two calls.
+            let _ = self.process.signal(libc::SIGTERM);
         }
-        // It may have ended by itself.
-        let _ = self.process.signal(libc::SIGTERM);
         if self.process.ended_within(Some(GRACE))? {
-            return Ok(());
+            return Ok(watch.join().unwrap_or(false));
         }
         let _ = self.process.signal(libc::SIGKILL);
         Err(io::Error::new(
@@ -130,9 +139,22 @@ mod tests {
 
     #[test]
     fn a_daemon_that_ends_before_the_program_is_reported() {
-        let session = Session::start(Path::new("/bin/false"), &["cores"], 1);
-        numapilot_test_kit::wait_until("it runs on", || !session.0[0].runs());
-        let note = session.finish()[0].note().unwrap().to_string();
-        assert!(note.contains("ended before the program, without a message"), "{note}");
+        let mut program = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let pid = program.id().cast_signed();
+        let started = || Started::new(Path::new("/bin/true"), "cores", pid).unwrap();
+        let wait = |started: &Started| started.process.ended_within(None).unwrap();
+        let mut early = started();
+        wait(&early);
+        numapilot_test_kit::wait_until("it is not noticed", || {
+            early.ended_early.as_ref().is_some_and(JoinHandle::is_finished)
+        });
+        assert_eq!(early.stop().unwrap(), (String::new(), true));
+        program.kill().unwrap();
+        // It has ended, and is not waited for yet.
+        PidFd::open(pid).unwrap().ended_within(None).unwrap();
+        let mut late = started();
+        wait(&late);
+        assert_eq!(late.stop().unwrap(), (String::new(), false));
+        program.wait().unwrap();
     }
 }

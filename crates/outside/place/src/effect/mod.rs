@@ -81,9 +81,7 @@ impl From<daemons::Outcome> for Seen {
         let effect = match (outcome.note(), &outcome.state) {
             (Some(note), _) => Effect::NotInEffect { cause: note.cause, remedy: note.remedy },
             (None, daemons::State::Ran(seen)) => Effect::InEffect { seen: seen.clone() },
-            (None, _) => {
-                Effect::Unseen { cause: "the program ended before it had begun".to_owned() }
-            }
+            (None, _) => Effect::Unseen { cause: daemons::TOO_SHORT.to_owned() },
         };
         Self { setting: outcome.setting(), effect, is_of_program: false }
     }

@@ -8,7 +8,7 @@ use numapilot_sys::mempolicy::Mode;
 use numapilot_topology::CpuSet;
 
 use crate::allocators::{Found, GLIBC_HUGE_PAGES, HugePages};
-use crate::daemons::commands;
+use crate::daemons::{EXCLUDES_THREADS, ONE_OF_THE_TWO, commands};
 use crate::environment::{Environment, HugePageRequest};
 use crate::plan::{AllocatorChoice, Daemons, NumaBalancing, Plan, Thp};
 use crate::prepare::kernel::not_sampled;
@@ -85,6 +85,9 @@ pub(super) fn settings(
     }
     if plan.daemons != Daemons::None {
         outside.push(daemons(plan.daemons));
+        if plan.daemons.verbs().contains(&"cores") && !targets.order.is_empty() {
+            outside.push(Note::new("daemons cores", EXCLUDES_THREADS, ONE_OF_THE_TWO));
+        }
     }
     let mode = targets.memory.as_ref().map(|target| target.mode);
     if plan.memory.balancing && !matches!(mode, None | Some(Mode::Bind | Mode::PreferredMany)) {

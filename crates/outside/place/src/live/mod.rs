@@ -157,7 +157,7 @@ impl Window {
     pub fn end(self) -> Vec<Note> {
         let Self { held, watcher, daemons, mut notes } = self;
         // First, because they put back the CPUs that they have changed.
-        notes.extend(daemons.finish().iter().filter_map(daemons::Outcome::note));
+        notes.extend(daemons.finish().iter().filter_map(daemons::Outcome::idle_note));
         drop(held);
         if let Some(threads) = watcher.map(Watcher::release) {
             // Where some threads are placed, the plan applies.

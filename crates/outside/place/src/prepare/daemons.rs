@@ -5,7 +5,7 @@ use std::path::Path;
 use numapilot_topology::{Extent, read_extent};
 
 use super::Prepared;
-use crate::daemons::{Beside, nothing_to_balance};
+use crate::daemons::{Beside, EXCLUDES_THREADS, ONE_OF_THE_TWO, nothing_to_balance};
 use crate::{Daemons, Note};
 
 impl Prepared {
@@ -37,9 +37,7 @@ impl Prepared {
             return Err((why, "leave it out on this machine"));
         }
         if verbs.contains(&"cores") && self.placement.is_some() {
-            let cause =
-                "both decide on which CPUs a thread runs: cores and the placement of threads";
-            return Err((cause.to_owned(), "use one of the two"));
+            return Err((EXCLUDES_THREADS.to_owned(), ONE_OF_THE_TWO));
         }
         Beside::new(daemons).ok_or_else(|| {
             let cause = "the program numapilot is neither beside this one nor in PATH";

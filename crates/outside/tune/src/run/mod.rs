@@ -42,10 +42,10 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use numapilot_place::effect::{Observer, Seen};
+use numapilot_place::effect::Observer;
 use numapilot_place::settings_journal::Change;
 use numapilot_place::via::Via;
-use numapilot_place::{AllocatorChoice, Finished, Plan, Prepared, Running, guard};
+use numapilot_place::{AllocatorChoice, Finished, Plan, Prepared, Running, daemons, guard};
 use numapilot_topology::Machine;
 use regex::Regex;
 
@@ -400,10 +400,12 @@ impl<'a> Runner<'a> {
         finished: &Finished,
     ) -> Option<String> {
         let seen = observer.map(Observer::finish).unwrap_or_default();
-        let (seen, note) = seen
-            .into_iter()
-            .chain(finished.daemons.iter().cloned().map(Seen::from))
-            .find_map(|seen| seen.note().map(|note| (seen, note)))?;
+        // Figures of a program for which a daemon has done nothing would be taken for its effect.
+        if let Some(note) = finished.daemons.iter().find_map(daemons::Outcome::idle_note) {
+            return Some(note.to_string());
+        }
+        let (seen, note) =
+            seen.into_iter().find_map(|seen| seen.note().map(|note| (seen, note)))?;
         if seen.is_of_program {
             // The reason applies to every allocator, so it names none.
             let reason = format!("allocators are {}; {}", note.cause, note.remedy);
