@@ -32,8 +32,9 @@ pub enum CoresError {
     },
     /// There are not enough CPUs.
     #[error(
-        "too few cores are free for process {pid}: {there}, with --min {wanted}; lower --min, or end \
-         what holds the others (numapilot cores of another program, a cpuset, CPUs offline)"
+        "too few cores are free for process {pid}: {there}, with --min {wanted}; {}end what holds \
+         the others (numapilot cores of another program, a cpuset, CPUs offline)",
+        if *wanted > 1 { "lower --min, or " } else { "" }
     )]
     TooFew {
         /// The target.

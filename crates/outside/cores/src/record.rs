@@ -92,11 +92,18 @@ impl Records {
         Ok(check_unmanaged(VERB, root, tree.pids())?)
     }
 
-    /// Claims a target for this process.
+    /// Claims a target for this process, and of these CPUs those that no other daemon has: of two
+    /// daemons that claim at the same time, the second sees what the first has.
     ///
     /// # Errors
     /// As [`Records::make_way`].
-    pub fn claim(&self, root: i32, tree: &Tree, hold: Hold) -> Result<Claim, CoresError> {
+    pub fn claim(
+        &self,
+        root: i32,
+        tree: &Tree,
+        hold: Hold,
+        cpus: &CpuSet,
+    ) -> Result<Claim, CoresError> {
         let target = number(root).and_then(|pid| Owner::of(pid).ok()).ok_or(CoresError::Gone)?;
         // Without a guard, the next start of numapilot puts everything back.
         let _ = guard::start();
@@ -105,7 +112,8 @@ impl Records {
         let managed = Managed::claim(VERB, root, tree.pids())?;
         let owner = Owner::this().map_err(|error| self.error(error))?;
         let path = self.0.path().join(format!("{}-{}.json", target.pid, target.start_time));
-        let record = Record { owner, target, cpus: CpuSet::new(), hold };
+        let cpus = cpus.difference(&self.cpus_of_others()?);
+        let record = Record { owner, target, cpus, hold };
         let claim = Claim { records: self.clone(), path, record, _managed: managed };
         claim.save()?;
         Ok(claim)

@@ -99,12 +99,13 @@ impl System for Linux {
         Ok((Plan { root, tree, hold }, allowed))
     }
 
-    fn hold(&mut self, plan: Plan, dry_run: bool) -> Result<Held, CoresError> {
+    fn hold(&mut self, plan: Plan, first: &CpuSet, dry_run: bool) -> Result<Held, CoresError> {
         let Plan { root, tree, hold: plan } = plan;
         let (hold, claim) = if dry_run {
             (plan, None)
         } else {
-            let claim = self.records.claim(root, &tree, plan)?;
+            let claim = self.records.claim(root, &tree, plan, first)?;
+            self.others = Default::default();
             if let Err(error) = claim.record.hold.begin(&tree) {
                 // Put back what was made; the first error is the one that matters.
                 let _ = claim.release();

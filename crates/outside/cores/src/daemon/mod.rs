@@ -148,14 +148,17 @@ impl<S: System> Daemon<S> {
             }
         }
         let (plan, allowed) = self.system.plan(root, tree, self.settings.way)?;
-        let available = allowed.difference(&self.system.cpus_of_others()?);
-        let others = self.settings.minimum as usize * self.targets.len();
-        let there = available.len().saturating_sub(others);
-        if there < self.settings.minimum as usize {
-            let wanted = self.settings.minimum;
-            return Err(CoresError::TooFew { pid: root, wanted, there });
-        }
-        let held = self.system.hold(plan, self.settings.dry_run)?;
+        let available = self.available(root, &allowed)?;
+        let held = self.system.hold(plan, &available, self.settings.dry_run)?;
+        // Another daemon may have begun at the same time, and been the first.
+        let available = match self.available(root, &allowed) {
+            Ok(available) => available,
+            Err(error) => {
+                // The first error is the one that matters.
+                let _ = held.release();
+                return Err(error);
+            }
+        };
         let (held_by, traffic) = (held.held_by(), held.traffic());
         let cores = number(available.len());
         self.targets.push(Target {
@@ -171,6 +174,17 @@ impl<S: System> Daemon<S> {
             uses: NodeUses::new(),
         });
         Ok(Added { held_by, traffic })
+    }
+
+    /// The CPUs that no target of another daemon has, if they suffice for a further target.
+    fn available(&mut self, root: i32, allowed: &CpuSet) -> Result<CpuSet, CoresError> {
+        let available = allowed.difference(&self.system.cpus_of_others()?);
+        let wanted = self.settings.minimum;
+        let there = available.len().saturating_sub(wanted as usize * self.targets.len());
+        if there < wanted as usize {
+            return Err(CoresError::TooFew { pid: root, wanted, there });
+        }
+        Ok(available)
     }
 
     /// Gives every target its first cores: all that it may use. Targets that were just started keep

@@ -47,11 +47,17 @@ pub trait System {
         way: Option<Way>,
     ) -> Result<(Self::Plan, CpuSet), CoresError>;
 
-    /// Takes hold of a target, unless this is a dry run, and begins to measure it.
+    /// Takes hold of a target and of its first CPUs, as far as no other daemon has taken them
+    /// meanwhile, unless this is a dry run. Begins to measure it.
     ///
     /// # Errors
     /// [`CoresError`]; nothing is left changed.
-    fn hold(&mut self, plan: Self::Plan, dry_run: bool) -> Result<Self::Target, CoresError>;
+    fn hold(
+        &mut self,
+        plan: Self::Plan,
+        first: &CpuSet,
+        dry_run: bool,
+    ) -> Result<Self::Target, CoresError>;
 }
 
 /// A target that is measured, and held on its CPUs.

@@ -32,6 +32,8 @@ struct World {
     seconds: Cell<u64>,
     online: RefCell<CpuSet>,
     others: RefCell<CpuSet>,
+    /// What another daemon takes while this one takes hold of a target.
+    taken_meanwhile: RefCell<Option<CpuSet>>,
     has_records: Cell<bool>,
     sides: RefCell<BTreeMap<i32, Rc<Side>>>,
 }
@@ -84,8 +86,16 @@ impl System for Simulated {
         Ok(((root, tree), self.online.borrow().clone()))
     }
 
-    fn hold(&mut self, plan: Self::Plan, dry_run: bool) -> Result<SimulatedTarget, CoresError> {
+    fn hold(
+        &mut self,
+        plan: Self::Plan,
+        _: &CpuSet,
+        dry_run: bool,
+    ) -> Result<SimulatedTarget, CoresError> {
         let (root, tree) = plan;
+        if let Some(cpus) = self.taken_meanwhile.borrow_mut().take() {
+            *self.others.borrow_mut() = cpus;
+        }
         let side = self.sides.borrow_mut().entry(root).or_default().clone();
         let known = CpuSet::new();
         Ok(SimulatedTarget { world: self.clone(), root, tree, side, dry_run, known })
@@ -186,6 +196,7 @@ fn begun(settings: Settings, targets: &[(i32, u32)]) -> (Simulated, Daemon<Simul
         seconds: Cell::new(0),
         online: RefCell::new(set("0-7")),
         others: RefCell::default(),
+        taken_meanwhile: RefCell::default(),
         has_records: Cell::new(true),
         sides: RefCell::default(),
     });
@@ -320,6 +331,15 @@ fn cores_of_other_daemons_are_left_alone() {
     assert!(world.side(1).released.get());
     let error = daemon.add(2, vec![2], 1).unwrap_err();
     assert!(matches!(error, CoresError::TooFew { pid: 2, wanted: 1, there: 0 }), "{error}");
+}
+
+#[test]
+fn of_two_daemons_that_begin_at_the_same_time_the_second_leaves_the_target() {
+    let (world, mut daemon) = begun(settings(), &[]);
+    *world.taken_meanwhile.borrow_mut() = Some(set("0-7"));
+    let error = daemon.add(1, vec![1], 1).unwrap_err();
+    assert!(matches!(error, CoresError::TooFew { pid: 1, wanted: 1, there: 0 }), "{error}");
+    assert!(world.side(1).released.get() && daemon.is_empty());
 }
 
 #[test]
