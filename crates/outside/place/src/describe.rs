@@ -48,10 +48,7 @@ impl Prepared {
             lines.push(format!("threads: CPUs in the order {}", order.join(",")));
         }
         lines.extend(
-            self.daemons
-                .iter()
-                .flat_map(|d| d.commands("-p PID"))
-                .map(|c| format!("beside it: {c}")),
+            self.daemons.iter().flat_map(|d| d.commands()).map(|c| format!("beside it: {c}")),
         );
         for (name, value) in self.environment.changes() {
             lines.push(format!("environment: {}={}", name.display(), value.display()));

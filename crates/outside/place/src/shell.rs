@@ -29,7 +29,7 @@ impl Prepared {
             let comment = format!("# before it starts: prctl(PR_SET_THP_DISABLE, {disable})\n");
             text.extend(comment.into_bytes());
         }
-        for command in self.daemons.iter().flat_map(|daemons| daemons.commands("-p PID")) {
+        for command in self.daemons.iter().flat_map(|daemons| daemons.commands()) {
             text.extend(format!("# beside it, until it ends: {command}\n").into_bytes());
         }
         let cpus = self.steps.cpus.as_ref().map(|words| CpuSet::from_words(words));

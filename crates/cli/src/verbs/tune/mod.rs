@@ -14,6 +14,7 @@ mod pair;
 mod prior;
 mod prior_args;
 mod prior_text;
+mod program_file;
 mod progress;
 mod rows;
 mod run;

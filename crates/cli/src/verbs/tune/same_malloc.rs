@@ -3,7 +3,9 @@
 use std::ffi::OsString;
 
 use numapilot_place::allocators::{GLIBC, linked};
-use numapilot_place::{AllocatorChoice, Plan, find_program};
+use numapilot_place::{AllocatorChoice, Plan};
+
+use super::program_file::program_file;
 
 /// Refuses glibc's malloc for a program that has it by itself, which would be measured as a second
 /// default. A program may be linked with another one, or find one in `LD_PRELOAD`.
@@ -12,9 +14,8 @@ pub fn refuse_same_malloc(plan: &Plan, command: &[OsString]) -> Result<(), Strin
     if !is_glibc || std::env::var_os("LD_PRELOAD").is_some() {
         return Ok(());
     }
-    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     let Some(name) = command.first() else { return Ok(()) };
-    match find_program(name, &path).as_deref().and_then(linked) {
+    match program_file(command).as_deref().and_then(linked) {
         Some(_) => Ok(()),
         None => Err(format!(
             "{} uses the C library's malloc by itself: it is the default",

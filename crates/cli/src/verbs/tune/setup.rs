@@ -13,7 +13,7 @@ use anyhow::bail;
 use numapilot_cli_kit::terminal::Terminal;
 use numapilot_place::settings_journal::{Change, Held, Holder, Setting, SettingsJournal};
 use numapilot_place::via::Via;
-use numapilot_place::{Options, Plan, find_program, prepare};
+use numapilot_place::{Options, Plan, prepare};
 use numapilot_topology::Machine;
 use numapilot_tune::decide::{Prior, Settings, is_economical};
 use numapilot_tune::journal::{
@@ -28,6 +28,7 @@ use super::args::Args;
 use super::emulated;
 use super::input::Input;
 use super::measure::limits;
+use super::program_file::program_file;
 use super::same_malloc::refuse_same_malloc;
 
 /// The default metric, which needs no expression.
@@ -215,7 +216,8 @@ impl Setup {
         let fields = [
             (COMMAND, json!(words)),
             ("directory", json!(directory)),
-            (PROGRAM, program_file(args.command())),
+            // Its size and modification time show whether it has changed.
+            (PROGRAM, json!(program_file(args.command()).and_then(known_file))),
             ("stdin", self.input.identity.clone()),
             ("prepare", json!(measure.prepare)),
             ("via", json!(measure.via.as_ref().map(ToString::to_string))),
@@ -285,13 +287,6 @@ fn words_of(words: &[OsString]) -> Vec<Cow<'_, str>> {
 fn argument_files(command: &[OsString]) -> Value {
     let files = command.iter().skip(1).map(PathBuf::from).filter(|path| path.is_file());
     files.filter_map(known_file).collect()
-}
-
-/// The program's file with its size and modification time, which show whether it has changed.
-fn program_file(command: &[OsString]) -> Value {
-    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-    let file = command.first().and_then(|name| find_program(name, &path));
-    json!(file.and_then(known_file))
 }
 
 /// A file with its size and modification time.

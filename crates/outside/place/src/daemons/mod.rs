@@ -43,9 +43,9 @@ impl Beside {
         Session::start(&self.program, self.verbs, pid)
     }
 
-    /// The commands, with this word for the program.
-    pub fn commands(&self, pid: &str) -> impl Iterator<Item = String> {
-        commands(self.verbs, pid)
+    /// The commands, with a word for the number of the program.
+    pub fn commands(&self) -> impl Iterator<Item = String> {
+        commands(self.verbs, "-p PID")
     }
 }
 

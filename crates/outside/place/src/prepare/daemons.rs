@@ -9,13 +9,12 @@ use crate::daemons::{Beside, EXCLUDES_THREADS, ONE_OF_THE_TWO, nothing_to_balanc
 use crate::{Daemons, Note};
 
 impl Prepared {
-    /// Must be called after the threads are set. A `supervised` program has a process of numapilot
-    /// that stays, which can start daemons.
-    pub(super) fn set_daemons(&mut self, daemons: Daemons, supervised: bool) {
+    /// Must be called after the threads are set.
+    pub(super) fn set_daemons(&mut self, daemons: Daemons) {
         if daemons == Daemons::None {
             return;
         }
-        match self.beside(daemons, supervised) {
+        match self.beside(daemons) {
             Ok(beside) => self.daemons = Some(beside),
             Err((cause, remedy)) => {
                 self.notes.push(Note::new(format!("daemons {}", daemons.name()), cause, remedy));
@@ -24,8 +23,8 @@ impl Prepared {
     }
 
     /// The daemons, or why they cannot run, with the remedy.
-    fn beside(&self, daemons: Daemons, supervised: bool) -> Result<Beside, (String, &'static str)> {
-        if !supervised {
+    fn beside(&self, daemons: Daemons) -> Result<Beside, (String, &'static str)> {
+        if !self.supervised {
             let cause = "no process of numapilot stays that could start them";
             return Err((cause.to_owned(), "start the program by numapilot run"));
         }

@@ -54,7 +54,7 @@ pub struct Prepared {
     pub(crate) placement: Option<Placement>,
     pub(crate) daemons: Option<Beside>,
     /// Whether a process of numapilot stays while the program runs. It restores machine-wide
-    /// settings, and places threads from outside.
+    /// settings, places threads from outside, and starts and stops daemons.
     supervised: bool,
     expected: Expected,
     /// The settings that are impossible.
@@ -126,7 +126,7 @@ fn prepare_with(
         None => {}
     }
     prepared.set_threads(targets.order)?;
-    prepared.set_daemons(plan.daemons, supervised);
+    prepared.set_daemons(plan.daemons);
     let malloc = is_used.then(|| match &allocator {
         Some(found) => Item::Allocator { name: found.to_string(), path: found.path.clone() },
         None => Item::Glibc,
