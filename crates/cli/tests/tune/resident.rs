@@ -224,7 +224,7 @@ fn processes_that_a_server_forks_are_placed_like_threads() {
 }
 
 /// Whether `cores` runs for the server.
-const DAEMON: &str = "pid=$(cat pid); sleep 0.5; grep -qz \"^$pid\\$\" $(grep -lzx cores \
+const DAEMON: &str = "pid=$(cat pid); sleep 1; grep -qz \"^$pid\\$\" $(grep -lzx cores \
                       /proc/[0-9]*/cmdline 2> /dev/null) && echo figure=80 || echo figure=100";
 
 #[test]
