@@ -13,7 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::process::{Pid, Resource, getppid, getrlimit, getsid, setpgid, setsid};
+use rustix::process::{Resource, getppid, getrlimit, setpgid, setsid};
 use thiserror::Error;
 
 use crate::mempolicy::{self, Mode};
@@ -221,7 +221,9 @@ impl Detached {
         let fd = PidFd::open(self.pid)?;
         // Nobody waits for it, so its number may be another process's by now. The leader of its
         // session has ended, so no other process can join that session but its descendants.
-        if getsid(Pid::from_raw(self.pid))?.as_raw_pid() == self.session {
+        // SAFETY: getsid takes an integer. rustix's requires a session of this PID namespace, which
+        // another process may not have: its session is 0 then.
+        if check(i64::from(unsafe { libc::getsid(self.pid) }))? == i64::from(self.session) {
             Ok(fd)
         } else {
             Err(io::Error::from_raw_os_error(libc::ESRCH))
