@@ -2,6 +2,7 @@
 //! second daemon.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -197,6 +198,64 @@ fn a_target_has_one_daemon_at_a_time() {
         assert!(end_of(&mut daemon).success());
         assert_ne!(target.cpus(), before);
     }
+}
+
+/// Reads the messages of a daemon up to one with this text, and returns them.
+fn messages_until(daemon: &mut Child, text: &str) -> String {
+    let mut messages = String::new();
+    let mut reader = BufReader::new(daemon.stderr.as_mut().unwrap());
+    while !messages.contains(text) {
+        let length = reader.read_line(&mut messages).unwrap();
+        assert!(length > 0, "the daemon has ended: {messages}");
+    }
+    messages
+}
+
+/// A daemon has all cores until its first tick.
+#[test]
+fn a_daemon_waits_for_the_cores_of_another() {
+    let _alone = alone();
+    if ways().is_empty() {
+        return;
+    }
+    let targets = [Target::idle(), Target::idle()];
+    let [first, second] = targets.each_ref().map(Target::pid);
+    let before = targets[1].cpus();
+    let mut holds = daemon(&["-p", &first, "--tick", "4s", "-v"]);
+    messages_until(&mut holds, "begins");
+    let mut waits = daemon(&["-p", &second, "--tick", "20ms", "-v"]);
+    let messages = messages_until(&mut waits, "begins");
+    assert!(messages.contains(&format!("process {second} waits for cores")), "{messages}");
+    assert!(messages.contains("begins with"), "{messages}");
+    for mut daemon in [holds, waits] {
+        signal(&daemon, libc::SIGTERM);
+        assert!(end_of(&mut daemon).success());
+    }
+    assert_eq!(targets[1].cpus(), before);
+}
+
+#[test]
+fn a_daemon_does_not_wait_without_end() {
+    let _alone = alone();
+    if ways().is_empty() {
+        return;
+    }
+    let target = Target::idle();
+    let before = target.cpus();
+    let mut holds = daemon(&["--startup", "60s", "-v", "sleep", "60"]);
+    messages_until(&mut holds, "begins");
+    let waits = || daemon(&["-p", &target.pid()]);
+    // A signal ends it, and it has changed nothing.
+    let mut stopped = waits();
+    messages_until(&mut stopped, "waits for cores");
+    signal(&stopped, libc::SIGTERM);
+    assert!(end_of(&mut stopped).success());
+    let (status, text) = end_with_messages(&mut waits());
+    assert_eq!(status.code(), Some(125), "{text}");
+    assert!(text.contains("end numapilot cores of another program"), "{text}");
+    assert_eq!(target.cpus(), before);
+    signal(&holds, libc::SIGTERM);
+    end_of(&mut holds);
 }
 
 /// PID 2 is kthreadd if this is the machine's first PID namespace.

@@ -32,11 +32,25 @@ pub enum CoresError {
     },
     /// There are not enough CPUs.
     #[error(
-        "too few cores are free for process {pid}: {there}, with --min {wanted}; {}end what holds \
-         the others (numapilot cores of another program, a cpuset, CPUs offline)",
+        "process {pid} may use too few cores: {there}, with --min {wanted}; {}see what withholds \
+         the others (a cpuset, CPUs offline)",
         if *wanted > 1 { "lower --min, or " } else { "" }
     )]
     TooFew {
+        /// The target.
+        pid: i32,
+        /// Its minimum.
+        wanted: u32,
+        /// CPUs that it may use.
+        there: usize,
+    },
+    /// There would be enough CPUs if targets of other daemons did not have them.
+    #[error(
+        "too few cores are free for process {pid}: {there}, with --min {wanted}; {}end numapilot \
+         cores of another program, which holds the others",
+        if *wanted > 1 { "lower --min, or " } else { "" }
+    )]
+    Occupied {
         /// The target.
         pid: i32,
         /// Its minimum.

@@ -8,10 +8,11 @@ use anyhow::bail;
 use numapilot_cli_kit::file::{Existing, check, put};
 use numapilot_cli_kit::program::OWN_FAILURE;
 use numapilot_cli_kit::terminal::{Terminal, plural};
-use numapilot_cores::Daemon;
 use numapilot_cores::net::{Net, Run};
-use numapilot_observe::Tree;
-use numapilot_place::{Options, Plan, Running, Supervisor, chain, prepare};
+use numapilot_cores::{Added, CoresError, Daemon};
+use numapilot_observe::{ObserveError, Tree};
+use numapilot_place::{Options, PlaceError, Plan, Running, Supervisor, prepare};
+use numapilot_sys::process::PidFd;
 use numapilot_topology::Machine;
 
 use super::args::{Action, Args};
@@ -23,6 +24,13 @@ use crate::verbs::selection::Oneself;
 
 /// Below this a tick measures nothing but noise.
 const SHORTEST_TICK: Duration = Duration::from_millis(10);
+
+/// How long to wait until other runs of `numapilot cores` free cores. A run holds all cores at
+/// first: for `--startup`, or until its first ticks.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Waiting that is not worth a message.
+const MOMENT: Duration = Duration::from_secs(1);
 
 impl Args {
     pub fn run(mut self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
@@ -76,12 +84,14 @@ impl Args {
         // The program runs to its end even if the output fails.
         output.program_runs();
         let pid = running.pid();
-        match daemon.add(pid, Tree::of_child(pid), 1) {
-            Ok(added) => output.begin(pid, &added),
+        let over = |limit| signals.ended_within(&running, limit);
+        match self.add(daemon, (pid, 1), || Ok(Tree::of_child(pid)), over, terminal) {
+            Ok(Some(added)) => output.begin(pid, &added),
             // The program has already ended.
+            Ok(None) => {}
             Err(_) if running.ended_within(Some(Duration::ZERO))? => {}
             Err(error) => {
-                terminal.warn(format_args!("{}; the command runs unchanged", chain(&error)));
+                terminal.warn(format_args!("{error:#}; the command runs unchanged"));
             }
         }
         self.stay(daemon, &mut output, &signals, Some(&running))?;
@@ -109,18 +119,71 @@ impl Args {
         // Nothing is changed before all of them are known to exist.
         let open = |pids: &[i32]| pids.iter().map(tree).collect::<Result<Vec<_>, _>>();
         let (_, trees) = self.selection.attach(Oneself::Refused, open)?;
-        for (at, (pid, tree)) in trees.into_iter().enumerate() {
-            let weight = self.weight.get(at).copied().unwrap_or(1);
-            let added = daemon.add(pid, tree, weight)?;
-            output.begin(pid, &added);
+        if self.add_all(daemon, trees, &output, &signals, terminal)? {
+            self.stay(daemon, &mut output, &signals, None)?;
         }
-        self.stay(daemon, &mut output, &signals, None)?;
         self.explain(daemon, &mut terminal.out())?;
         for left in daemon.end() {
             output.left(&left);
         }
         self.finish(daemon.machine(), &output)?;
         Ok(ExitCode::from(if output.has_failed() { OWN_FAILURE } else { 0 }))
+    }
+
+    /// Adds running processes. Returns false if a signal ends the run meanwhile.
+    fn add_all(
+        &self,
+        daemon: &mut Daemon,
+        trees: Vec<(i32, Tree)>,
+        output: &Output,
+        signals: &Supervisor,
+        terminal: &Terminal,
+    ) -> anyhow::Result<bool> {
+        for (at, (pid, tree)) in trees.into_iter().enumerate() {
+            let weight = self.weight.get(at).copied().unwrap_or(1);
+            let process = PidFd::open(pid)?;
+            let mut first = Some(tree);
+            let tree = || {
+                let tree = first.take().map_or_else(|| Tree::of(&[pid]), Ok)?;
+                // While it lives, its ID is not another's.
+                let has_ended = process.ended_within(Some(Duration::ZERO)).unwrap_or(true);
+                if has_ended { Err(ObserveError::NoProcess { pid }) } else { Ok(tree) }
+            };
+            let over = |limit| signals.asked_to_end(limit);
+            match self.add(daemon, (pid, weight), tree, over, terminal)? {
+                Some(added) => output.begin(pid, &added),
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Adds a target, with its weight. If targets of other runs have the cores, it waits for them, at
+    /// most for [`PATIENCE`]. Returns `None` if `over` returns true meanwhile.
+    fn add(
+        &self,
+        daemon: &mut Daemon,
+        (pid, weight): (i32, u32),
+        mut tree: impl FnMut() -> Result<Tree, ObserveError>,
+        over: impl Fn(Duration) -> Result<bool, PlaceError>,
+        terminal: &Terminal,
+    ) -> anyhow::Result<Option<Added>> {
+        let begin = Instant::now();
+        let mut is_announced = false;
+        loop {
+            match daemon.add(pid, tree()?, weight) {
+                Err(CoresError::Occupied { .. }) if begin.elapsed() < PATIENCE => {}
+                added => return Ok(Some(added?)),
+            }
+            if begin.elapsed() > MOMENT && !std::mem::replace(&mut is_announced, true) {
+                terminal.say(format_args!(
+                    "process {pid} waits for cores, which numapilot cores of another program holds"
+                ));
+            }
+            if over(self.tick)? {
+                return Ok(None);
+            }
+        }
     }
 
     /// Ticks until the targets end, or until a signal if the targets were not started here.

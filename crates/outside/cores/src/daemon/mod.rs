@@ -179,10 +179,10 @@ impl<S: System> Daemon<S> {
     /// The CPUs that no target of another daemon has, if they suffice for a further target.
     fn available(&mut self, root: i32, allowed: &CpuSet) -> Result<CpuSet, CoresError> {
         let available = allowed.difference(&self.system.cpus_of_others()?);
-        let wanted = self.settings.minimum;
-        let there = available.len().saturating_sub(wanted as usize * self.targets.len());
-        if there < wanted as usize {
-            return Err(CoresError::TooFew { pid: root, wanted, there });
+        let minimum = self.settings.minimum as usize;
+        let left = |cpus: &CpuSet| cpus.len().saturating_sub(minimum * self.targets.len());
+        if left(&available) < minimum {
+            return Err(lack(root, self.settings.minimum, left(allowed), left(&available)));
         }
         Ok(available)
     }
@@ -376,7 +376,7 @@ impl<T: system::Target> Target<T> {
         }
         let available = self.allowed.difference(others);
         if available.is_empty() {
-            return Err(CoresError::TooFew { pid: self.root, wanted: settings.minimum, there: 0 });
+            return Err(lack(self.root, settings.minimum, self.allowed.len(), 0));
         }
         if available != self.available {
             let known = machine.online_cpus();
@@ -406,6 +406,15 @@ impl<T: system::Target> Target<T> {
     /// Puts the target back as it was.
     fn release(self) -> Left {
         Left { pid: self.root, why: None, put_back: self.held.release() }
+    }
+}
+
+/// The error of a target that may use `allowed` CPUs, of which too few are free.
+const fn lack(pid: i32, wanted: u32, allowed: usize, free: usize) -> CoresError {
+    if allowed < wanted as usize {
+        CoresError::TooFew { pid, wanted, there: allowed }
+    } else {
+        CoresError::Occupied { pid, wanted, there: free }
     }
 }
 

@@ -327,10 +327,10 @@ fn cores_of_other_daemons_are_left_alone() {
 
     *world.others.borrow_mut() = set("0-7");
     let (_, left) = daemon.tick();
-    assert!(matches!(&left[..], [Left { pid: 1, why: Some(CoresError::TooFew { .. }), .. }]));
+    assert!(matches!(&left[..], [Left { pid: 1, why: Some(CoresError::Occupied { .. }), .. }]));
     assert!(world.side(1).released.get());
     let error = daemon.add(2, vec![2], 1).unwrap_err();
-    assert!(matches!(error, CoresError::TooFew { pid: 2, wanted: 1, there: 0 }), "{error}");
+    assert!(matches!(error, CoresError::Occupied { pid: 2, wanted: 1, there: 0 }), "{error}");
 }
 
 #[test]
@@ -338,7 +338,7 @@ fn of_two_daemons_that_begin_at_the_same_time_the_second_leaves_the_target() {
     let (world, mut daemon) = begun(settings(), &[]);
     *world.taken_meanwhile.borrow_mut() = Some(set("0-7"));
     let error = daemon.add(1, vec![1], 1).unwrap_err();
-    assert!(matches!(error, CoresError::TooFew { pid: 1, wanted: 1, there: 0 }), "{error}");
+    assert!(matches!(error, CoresError::Occupied { pid: 1, wanted: 1, there: 0 }), "{error}");
     assert!(world.side(1).released.get() && daemon.is_empty());
 }
 
