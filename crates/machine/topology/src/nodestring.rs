@@ -24,7 +24,7 @@ pub enum NodestringError {
         source: ListError,
     },
     /// Ids that the machine does not have.
-    #[error("{what} {missing} is not on this machine, which has {present}")]
+    #[error("{} not on this machine, which has {present}", are(what, missing))]
     Unknown {
         /// `"node"` or `"CPU"`.
         what: &'static str,
@@ -34,15 +34,15 @@ pub enum NodestringError {
         present: String,
     },
     /// CPUs that the machine has and that are offline.
-    #[error("CPU {offline} is offline; {}", start_cpus(.offline))]
+    #[error("{} offline; {}", are("CPU", &offline.to_string()), start_cpus(.offline))]
     Offline {
         /// The requested CPUs that are offline.
         offline: CpuSet,
     },
     /// Ids that exist but are outside the cpuset or affinity of this process.
     #[error(
-        "{what} {denied} is outside what this process may use ({allowed}); \
-             widen its cpuset or affinity"
+        "{} outside what this process may use ({allowed}); widen its cpuset or affinity",
+        are(what, denied)
     )]
     NotAllowed {
         /// `"node"` or `"CPU"`.
@@ -62,10 +62,19 @@ pub enum NodestringError {
     },
 }
 
+/// The subject and the verb of a sentence about these ids: `node 7 is`, `nodes 1-3 are`.
+fn are(what: &str, ids: &str) -> String {
+    match ids.contains([',', '-']) {
+        false => format!("{what} {ids} is"),
+        true => format!("{what}s {ids} are"),
+    }
+}
+
 /// The command that brings offline CPUs up, for an error.
 fn start_cpus(offline: &CpuSet) -> String {
     let first = offline.first().unwrap_or_default();
-    format!("to start it: echo 1 | sudo tee /sys/devices/system/cpu/cpu{first}/online")
+    let it = if offline.len() > 1 { "the first one" } else { "it" };
+    format!("to start {it}: echo 1 | sudo tee /sys/devices/system/cpu/cpu{first}/online")
 }
 
 /// Resolves a nodestring (`0-2,4`, `!0`, `+0`, `!+0`, `all`) to nodes to allocate on.
@@ -210,6 +219,8 @@ mod tests {
     fn bad_strings_say_what_is_there() {
         let error = nodes("7").unwrap_err().to_string();
         assert_eq!(error, "node 7 is not on this machine, which has nodes 0-3");
+        let error = nodes("2-5").unwrap_err().to_string();
+        assert_eq!(error, "nodes 4-5 are not on this machine, which has nodes 0-3");
         assert!(matches!(nodes("x"), Err(NodestringError::Malformed { .. })));
         assert!(matches!(nodes("!0-3"), Err(NodestringError::Empty { .. })));
         assert!(matches!(nodes("!all"), Err(NodestringError::Empty { .. })));
