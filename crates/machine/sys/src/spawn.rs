@@ -213,20 +213,21 @@ pub struct Detached {
 }
 
 impl Detached {
-    /// Opens the process, if it has not ended.
+    /// Opens the process. Returns `None` if it has ended.
     ///
     /// # Errors
-    /// `ESRCH` if it has ended, those of pidfd_open(2).
-    pub fn open(self) -> io::Result<PidFd> {
-        let fd = PidFd::open(self.pid)?;
-        // Nobody waits for it, so its number may be another process's by now. The leader of its
-        // session has ended, so no other process can join that session but its descendants.
-        // SAFETY: getsid takes an integer. rustix's requires a session of this PID namespace, which
-        // another process may not have: its session is 0 then.
-        if check(i64::from(unsafe { libc::getsid(self.pid) }))? == i64::from(self.session) {
-            Ok(fd)
-        } else {
-            Err(io::Error::from_raw_os_error(libc::ESRCH))
+    /// Those of pidfd_open(2) except `ESRCH`.
+    pub fn open(self) -> io::Result<Option<PidFd>> {
+        let found = PidFd::open(self.pid).and_then(|fd| {
+            // SAFETY: getsid takes an integer.
+            Ok((fd, check(i64::from(unsafe { libc::getsid(self.pid) }))?))
+        });
+        match found {
+            // Nobody waits for it, so its number may be another process's by now. The leader of its
+            // session has ended, so no other process can join that session but its descendants.
+            Ok((fd, session)) => Ok((session == i64::from(self.session)).then_some(fd)),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 }
@@ -470,11 +471,11 @@ mod tests {
         assert!(prctl::adopts_orphans(), "the setting has changed");
         prctl::leave_orphans().unwrap();
         let program = started.unwrap();
-        let fd = program.open().unwrap();
+        let fd = program.open().unwrap().unwrap();
         assert!(!fd.ended_within(Some(std::time::Duration::ZERO)).unwrap());
         // Another process's number.
         let other = Detached { pid: std::process::id().cast_signed(), ..program };
-        assert_eq!(other.open().unwrap_err().raw_os_error(), Some(libc::ESRCH));
+        assert!(other.open().unwrap().is_none());
         drop((command, go));
         let parent = io::read_to_string(reader).unwrap();
         assert_ne!(parent.trim(), std::process::id().to_string());

@@ -32,7 +32,8 @@ struct Daemon {
 
 #[derive(Debug)]
 struct Started {
-    process: Arc<PidFd>,
+    /// `None` if it ended before it could be opened.
+    process: Option<Arc<PidFd>>,
     /// What it writes on standard error. The file has no name.
     messages: File,
     is_stopping: Arc<AtomicBool>,
@@ -76,11 +77,11 @@ impl Started {
         let mut command = Command::new(program);
         command.args(["--color", "never", verb, "-p", &pid.to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(messages.try_clone()?);
-        let process = Arc::new(spawn::detached(&mut command)?.open()?);
+        let process = spawn::detached(&mut command)?.open()?.map(Arc::new);
         let is_stopping = Arc::new(AtomicBool::new(false));
-        let (of_thread, stopping) = (Arc::clone(&process), Arc::clone(&is_stopping));
+        let (of_thread, stopping) = (process.clone(), Arc::clone(&is_stopping));
         let watch = move || {
-            let _ = of_thread.ended_within(None);
+            let _ = of_thread.map(|process| process.ended_within(None));
             // A daemon ends by itself when the program has ended, or a moment before it is stopped
             // here. Otherwise it has failed.
             let has_program_ended = target.ended_within(Some(Duration::ZERO)).unwrap_or(true);
@@ -102,19 +103,21 @@ impl Started {
 
     fn end(&mut self) -> io::Result<bool> {
         let Some(watch) = self.ended_early.take() else { return Ok(false) };
-        if !self.process.ended_within(Some(Duration::ZERO))? {
-            self.is_stopping.store(true, Ordering::Release);
-            // It may end by itself between the two calls.
-            let _ = self.process.signal(libc::SIGTERM);
+        if let Some(process) = &self.process {
+            if !process.ended_within(Some(Duration::ZERO))? {
+                self.is_stopping.store(true, Ordering::Release);
+                // It may end by itself between the two calls.
+                let _ = process.signal(libc::SIGTERM);
+            }
+            if !process.ended_within(Some(GRACE))? {
+                let _ = process.signal(libc::SIGKILL);
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    format!("it did not end within {} s and was killed", GRACE.as_secs()),
+                ));
+            }
         }
-        if self.process.ended_within(Some(GRACE))? {
-            return Ok(watch.join().unwrap_or(false));
-        }
-        let _ = self.process.signal(libc::SIGKILL);
-        Err(io::Error::new(
-            io::ErrorKind::TimedOut,
-            format!("it did not end within {} s and was killed", GRACE.as_secs()),
-        ))
+        Ok(watch.join().unwrap_or(false))
     }
 }
 
@@ -142,7 +145,11 @@ mod tests {
         let mut program = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let pid = program.id().cast_signed();
         let started = || Started::new(Path::new("/bin/true"), "cores", pid).unwrap();
-        let wait = |started: &Started| started.process.ended_within(None).unwrap();
+        let wait = |started: &Started| {
+            started.process.iter().for_each(|process| {
+                process.ended_within(None).unwrap();
+            });
+        };
         let mut early = started();
         wait(&early);
         numapilot_test_kit::wait_until("it is not noticed", || {
