@@ -72,16 +72,10 @@ pub fn advise(run: &Run) -> Finding {
         }
     };
     let because = format!("huge pages are set to {setting} here; {faults}; {tlb}");
-    // Huge pages save page walks. What they cost is their clearing, in the kernel, which also drives
-    // other data out of the caches. With several threads the study found that cost, and no gain.
-    // On a processor whose TLB has few entries for them, they cost page walks, too: most misses of a
-    // program are then on huge pages, although a TLB of the usual size would cover all of its memory.
-    let threads = run.code.as_ref().map_or(0, |code| code.threads);
-    let costs_more =
-        kernel.as_ref().ok().zip(walks.as_ref().ok()).is_some_and(|(kernel, walks)| {
-            let usual = walks * USUAL_WALK_CYCLES / WALK_CYCLES;
-            *kernel >= WORTH_TRYING && *kernel > usual && threads > 1
-        });
+    // Huge pages save page faults and page walks. On a processor whose TLB has few entries for them,
+    // they cost page walks: most misses of a program are then on huge pages, although a TLB of the
+    // usual size would cover all of its memory. Their clearing costs no more time in the kernel than
+    // that of small pages, unless the program leaves most of it unused.
     let on_huge = run.figure(Metric::HugeDtlbMisses);
     let misses = run.figure(Metric::DtlbMisses);
     let has_few_entries = match (&on_huge, &misses, &walks, &rss) {
@@ -94,7 +88,7 @@ pub fn advise(run: &Run) -> Finding {
     let first = match setting {
         "always" => {
             let never = levels.iter().find(|level| **level == Level::Thp(Thp::Never));
-            never.filter(|_| costs_more || has_few_entries)
+            never.filter(|_| has_few_entries)
         }
         _ => {
             let saves = kernel.as_ref().unwrap_or(&0.0) + walks.as_ref().unwrap_or(&0.0);
@@ -148,23 +142,17 @@ mod tests {
     }
 
     #[test]
-    fn where_they_are_set_they_go_if_clearing_costs_more_than_page_walks() {
-        let set = |system, dtlb| {
-            let mut run = run(Example {
-                user: 8.0,
-                system,
-                cycles: Some(1e10),
-                dtlb: Some(dtlb),
-                ..Example::default()
-            });
-            run.facts.thp = Some("always".to_owned());
-            advise(&run).first
-        };
-        assert_eq!(set(2.0, 1e6), Some(Level::Thp(Thp::Never)));
-        // 20 % of the time in the kernel, and 19 % and 21 % in page walks of 50 cycles.
-        assert_eq!(set(2.0, 3.8e7), Some(Level::Thp(Thp::Never)));
-        assert_eq!(set(2.0, 4.2e7), None);
-        assert_eq!(set(0.2, 1e5), None);
+    fn where_they_are_set_time_in_the_kernel_is_no_reason_against_them() {
+        let mut run = run(Example {
+            user: 8.0,
+            system: 2.0,
+            cycles: Some(1e10),
+            dtlb: Some(1e6),
+            ..Example::default()
+        });
+        run.facts.thp = Some("always".to_owned());
+        let finding = advise(&run);
+        assert_eq!((finding.verdict, finding.first), (Verdict::CanMatter, None));
     }
 
     #[test]
