@@ -121,19 +121,19 @@ fn write(
     new.persist(&target, existing).map_err(failed)
 }
 
-/// Opens a file that is written line by line, as `put` would replace it: it is emptied. A new file
-/// has these permissions, minus those that the umask takes.
+/// Opens a file that is written line by line, as `put` would replace it. What is in it stays until
+/// [`empty`] is called. A new file has these permissions, minus those that the umask takes.
 ///
 /// # Errors
 /// As [`check`].
-pub fn create(path: &Path, mode: u32) -> anyhow::Result<File> {
+pub fn open(path: &Path, mode: u32) -> anyhow::Result<File> {
     if path.is_dir() {
         bail!("{} is a directory; give the name of a file", path.display());
     }
     let target = target(path)?;
     let open = || {
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(mode);
+        options.write(true).create(true).truncate(false).mode(mode);
         if !is_special(path) {
             // The target of the link was resolved; if there is a link now, it was created since.
             options.custom_flags(libc::O_NOFOLLOW);
@@ -141,6 +141,14 @@ pub fn create(path: &Path, mode: u32) -> anyhow::Result<File> {
         options.open(if is_special(path) { path } else { &target })
     };
     open().map_err(|error| not_written(path, &error))
+}
+
+/// Empties a file of [`open`] before the first line is written. A device or pipe stays as it is.
+///
+/// # Errors
+/// Those of ftruncate(2).
+pub fn empty(file: &File) -> io::Result<()> {
+    if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) }
 }
 
 /// The error for a file that cannot be written, with cause and remedy.
@@ -304,7 +312,7 @@ mod tests {
         std::os::unix::fs::symlink(&victim, &link).unwrap();
         std::os::unix::fs::lchown(&link, Some(65534), Some(65534)).unwrap();
         for error in
-            [create(&link, 0o600).unwrap_err(), put(&link, "x", Existing::Replace).unwrap_err()]
+            [open(&link, 0o600).unwrap_err(), put(&link, "x", Existing::Replace).unwrap_err()]
         {
             assert!(error.to_string().contains("belongs to user 65534"), "{error}");
         }
@@ -312,7 +320,7 @@ mod tests {
         // A link of the user is followed, and the permissions are those asked for.
         std::os::unix::fs::lchown(&link, Some(0), Some(0)).unwrap();
         fs::remove_file(&victim).unwrap();
-        create(&link, 0o600).unwrap();
+        open(&link, 0o600).unwrap();
         assert_eq!(fs::metadata(&victim).unwrap().mode() & 0o777, 0o600);
     }
 
@@ -440,7 +448,7 @@ mod tests {
         for error in [
             check(missing, Existing::Replace).unwrap_err(),
             put(missing, "x", Existing::Replace).unwrap_err(),
-            create(missing, 0o666).unwrap_err(),
+            open(missing, 0o666).unwrap_err(),
         ] {
             assert_eq!(
                 format!("{error:#}"),

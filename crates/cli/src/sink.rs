@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::Context;
+use numapilot_cli_kit::file;
 use numapilot_cli_kit::terminal::Terminal;
 
 /// The destination.
@@ -19,6 +20,7 @@ enum To {
 pub struct Sink {
     terminal: Terminal,
     to: To,
+    has_written: bool,
     program_runs: bool,
     stopped: bool,
 }
@@ -34,13 +36,14 @@ impl Sink {
         Self::to(terminal, To::Err)
     }
 
-    /// A file that is open, given with `-o`.
+    /// A file of [`file::open`], given with `-o`. It keeps what is in it until the first write: a run
+    /// that fails before loses nothing.
     pub const fn file(terminal: Terminal, path: PathBuf, file: File) -> Self {
         Self::to(terminal, To::File(path, file))
     }
 
     const fn to(terminal: Terminal, to: To) -> Self {
-        Self { terminal, to, program_runs: false, stopped: false }
+        Self { terminal, to, has_written: false, program_runs: false, stopped: false }
     }
 
     /// Call this when a program of the user starts. From then on, a failed write is reported once,
@@ -68,9 +71,12 @@ impl Sink {
             To::Out => put(&mut self.terminal.out(), text).context("standard output"),
             To::Err => put(&mut self.terminal.err(), text).context("standard error"),
             To::File(path, file) => {
-                put(file, text).with_context(|| format!("-o {}", path.display()))
+                let ready = if self.has_written { Ok(()) } else { file::empty(file) };
+                let written = ready.and_then(|()| put(file, text));
+                written.with_context(|| format!("-o {}", path.display()))
             }
         };
+        self.has_written = true;
         let written = written.context("cannot write the figures");
         self.stopped = written.is_err();
         self.settle(written)

@@ -147,6 +147,54 @@ fn what_cannot_be_observed_is_named() {
 }
 
 #[test]
+fn a_file_keeps_its_contents_until_there_is_advice() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("advice.json");
+    fs::write(&path, "earlier").unwrap();
+    let file = path.to_str().unwrap();
+    for verb in ["advise", "stat"] {
+        for command in [&["--", "/nonexistent/program"][..], &["-p", "999999999"]] {
+            let mut numapilot = assert_cmd::Command::cargo_bin("numapilot").unwrap();
+            numapilot.args([&[verb, "-o", file][..], command].concat()).assert().failure();
+            assert_eq!(fs::read_to_string(&path).unwrap(), "earlier", "{verb} {command:?}");
+        }
+    }
+    assert!(advise(&["--json", "-o", file, "--", "true"]).status.success());
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(serde_json::from_str::<Value>(&text).is_ok(), "{text}");
+}
+
+/// An allocator would have no effect there.
+#[test]
+fn the_malloc_of_a_static_program_behind_a_script_is_not_varied() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("busy.c");
+    let text = "#include <stdlib.h>\n#include <time.h>\n\
+                int main(void) { while (clock() < CLOCKS_PER_SEC)\n\
+                for (int i = 0; i < 1000; i++) { void *volatile p = malloc(i); free(p); } }";
+    fs::write(&source, text).unwrap();
+    let program = folder.path().join("busy");
+    let compiled = std::process::Command::new("cc")
+        .args(["-O1", "-static", "-o"])
+        .args([&program, &source])
+        .status()
+        .is_ok_and(|status| status.success());
+    if !compiled {
+        println!("skipped: no C compiler, or no static C library");
+        return;
+    }
+    let script = format!("{}; true", program.display());
+    let advice = json(&["sh", "-c", &script]);
+    if code(&advice).is_none() {
+        return;
+    }
+    let allocator = factor(&advice, "allocator");
+    assert_eq!(allocator["verdict"], "not-varied", "{allocator}");
+    let because = allocator["because"].as_str().unwrap();
+    assert!(because.contains("busy, which used the most CPU time"), "{because}");
+}
+
+#[test]
 fn a_running_process_is_observed_until_the_limit() {
     let mut busy = Process::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
     let pid = busy.id().to_string();

@@ -9,6 +9,9 @@ use numapilot_tune::space::{FactorName, Facts, Level, Space};
 
 use crate::shares::{Share, imbalance};
 
+/// CPU time from which the division between user and kernel mode is known: ten ticks of 4 ms.
+const DIVISIBLE_SECONDS: f64 = 0.04;
+
 /// The figures of one run, and what can be varied on this machine.
 #[derive(Clone, Debug)]
 pub struct Run {
@@ -20,6 +23,8 @@ pub struct Run {
     pub code: Result<CodeShares, String>,
     /// The malloc that the program uses, if it is known.
     pub malloc: Option<String>,
+    /// Why another malloc does not replace it, if so: words about the program, with its name.
+    pub fixed_malloc: Option<String>,
     /// The facts of the machine.
     pub facts: Facts,
     /// Nodes with memory that the program may use.
@@ -78,8 +83,12 @@ impl Run {
     /// Why it is not known.
     pub fn kernel_share(&self) -> Result<f64, String> {
         let cpu = self.cpu_seconds()?;
-        if cpu <= 0.0 {
-            return Err("the program has used no CPU time that the kernel counts".to_owned());
+        if cpu < DIVISIBLE_SECONDS {
+            return Err(format!(
+                "the program has used {:.1} ms of CPU time, which the kernel divides between user \
+                 and kernel mode by its ticks; let it work for longer",
+                cpu * 1e3
+            ));
         }
         Ok(self.figure(Metric::SystemSeconds)? / cpu)
     }

@@ -27,7 +27,11 @@ pub fn evidence(measured: &Measured, machine: &Machine, command: &[OsString]) ->
         figures: measured.observation.figures().clone(),
         node_bytes: nodes.iter().filter_map(|n| Some((n.id, n.peak_memory_bytes?))).collect(),
         code: measured.code.as_ref().map(|code| shares(code, machine)).map_err(String::clone),
-        malloc: measured.malloc.as_ref().map(|malloc| malloc.name.clone()),
+        malloc: measured.malloc.as_ref().map(|(_, malloc)| malloc.name.clone()),
+        fixed_malloc: measured.malloc.as_ref().and_then(|(program, malloc)| {
+            let reason = malloc.fixed.as_ref()?;
+            Some(format!("{program}, which used the most CPU time: {reason}"))
+        }),
         memory_nodes: machine.memory_nodes().intersection(&machine.allowed.nodes).iter().collect(),
         cpus: machine.allowed.cpus.intersection(&machine.online_cpus()).len(),
         local_latency_seconds: local.reduce(f64::min).map(|ns| ns * 1e-9),

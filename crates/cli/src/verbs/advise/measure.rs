@@ -1,5 +1,6 @@
 //! The instrumented run: the counters of `stat`, samples of the program's code, and its malloc.
 
+use std::fs;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -20,8 +21,8 @@ pub struct Measured {
     pub observation: Observation,
     /// Samples of the code, or why there are none.
     pub code: Result<CodeProfile, String>,
-    /// The malloc of the process that used most CPU time, if it could be inspected.
-    pub malloc: Option<InUse>,
+    /// The process that used most CPU time, by its name, and its malloc, if it could be inspected.
+    pub malloc: Option<(String, InUse)>,
     /// The status of a program that was started here.
     pub status: Option<ExitStatus>,
 }
@@ -29,7 +30,7 @@ pub struct Measured {
 /// Takes samples while the target is observed.
 struct Instruments {
     sampler: Result<CodeSampler, String>,
-    malloc: Option<InUse>,
+    malloc: Option<(String, InUse)>,
     looks: u32,
 }
 
@@ -39,7 +40,7 @@ impl Instruments {
         Self { sampler, malloc: None, looks: 0 }
     }
 
-    fn finish(self) -> (Result<CodeProfile, String>, Option<InUse>) {
+    fn finish(self) -> (Result<CodeProfile, String>, Option<(String, InUse)>) {
         (self.sampler.map(CodeSampler::finish), self.malloc)
     }
 }
@@ -57,8 +58,9 @@ impl Reader for Instruments {
         if self.looks.is_power_of_two()
             && let Some(pid) = sampler.profile().busiest_process()
             && let Ok(found) = in_use(pid)
+            && let Ok(name) = fs::read_to_string(format!("/proc/{pid}/comm"))
         {
-            self.malloc = Some(found);
+            self.malloc = Some((name.trim_end().to_owned(), found));
         }
     }
 }

@@ -27,7 +27,7 @@ impl Args {
         processes::require()?;
         let mut machine = numapilot_topology::read("/".as_ref())?;
         let mut sink = match &self.output {
-            Some(path) => Sink::file(*terminal, path.clone(), file::create(path, 0o666)?),
+            Some(path) => Sink::file(*terminal, path.clone(), file::open(path, 0o666)?),
             None if self.json => Sink::out(*terminal),
             None => Sink::err(*terminal),
         };

@@ -18,7 +18,7 @@ use numapilot_place::{
 use numapilot_topology::Machine;
 
 use super::args::{Action, Args, VERB};
-use super::session::{Session, create_private};
+use super::session::{Session, open_private};
 use super::target_nodes;
 use super::text::Output;
 use crate::sink::Sink;
@@ -160,7 +160,7 @@ impl Args {
 
     fn output(&self, terminal: Terminal) -> anyhow::Result<Output> {
         let sink = match &self.output {
-            Some(path) => Sink::file(terminal, path.clone(), create_private(path)?),
+            Some(path) => Sink::file(terminal, path.clone(), open_private(path)?),
             None => Sink::out(terminal),
         };
         Ok(Output::new(terminal, sink, self.json, self.dry_run, self.verbose))

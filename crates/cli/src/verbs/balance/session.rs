@@ -62,9 +62,10 @@ impl<'a> Session<'a> {
         let (nodes, setup) = (Nodes::of(machine), args.decision.setup()?);
         let trace = match &args.record {
             Some(path) => {
-                let file = BufWriter::new(create_private(path)?);
+                let file = open_private(path)?;
+                file::empty(&file).context(RECORDING)?;
                 let header = Header { nodes: nodes.clone(), setup };
-                Some(Writer::begin(file, &header).context(RECORDING)?)
+                Some(Writer::begin(BufWriter::new(file), &header).context(RECORDING)?)
             }
             None => None,
         };
@@ -265,7 +266,7 @@ impl<'a> Session<'a> {
 
 const RECORDING: &str = "cannot write the trace";
 
-/// Creates a file that only its owner may read: it shows the addresses of a program's memory.
-pub fn create_private(path: &std::path::Path) -> anyhow::Result<std::fs::File> {
-    file::create(path, 0o600)
+/// Opens a file; a new one may be read by its owner only, because it shows the addresses of a program's memory.
+pub fn open_private(path: &std::path::Path) -> anyhow::Result<std::fs::File> {
+    file::open(path, 0o600)
 }

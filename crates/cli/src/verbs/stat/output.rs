@@ -149,7 +149,7 @@ impl Output {
         terminal: Terminal,
     ) -> anyhow::Result<Self> {
         let sink = match path {
-            Some(path) => Sink::file(terminal, path.to_owned(), file::create(path, 0o666)?),
+            Some(path) => Sink::file(terminal, path.to_owned(), file::open(path, 0o666)?),
             None if json => Sink::out(terminal),
             None => Sink::err(terminal),
         };

@@ -46,6 +46,9 @@ pub fn advise(run: &Run) -> Finding {
         Ok(levels) => levels,
         Err(reason) => return Finding::not_varied(FACTOR, reason, SOURCE),
     };
+    if let Some(reason) = &run.fixed_malloc {
+        return Finding::not_varied(FACTOR, reason.clone(), SOURCE);
+    }
     let code = match &run.code {
         Ok(code) if code.samples > 0 => code,
         Ok(_) => return unknown("the program ended before a sample of its code was taken", levels),
@@ -138,6 +141,15 @@ mod tests {
         assert!(!bound.is_certain && finding.first.is_none());
         assert!(finding.because.contains("0.20 % of 10000 samples"), "{}", finding.because);
         assert!(finding.levels.iter().all(|level| level.ratio == 1.0 && level.deviation < 0.02));
+    }
+
+    #[test]
+    fn a_malloc_that_cannot_be_replaced_is_not_varied() {
+        let mut run = run(Example { code: code(3000, 4), ..Example::default() });
+        run.fixed_malloc = Some("server: it is statically linked".to_owned());
+        let finding = advise(&run);
+        assert_eq!((finding.verdict, finding.first), (Verdict::NotVaried, None));
+        assert_eq!(finding.because, "server: it is statically linked");
     }
 
     #[test]

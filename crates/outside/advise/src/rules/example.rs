@@ -95,6 +95,7 @@ pub fn run(example: Example) -> Run {
         node_bytes: [(NodeId(0), 1 << 30)].into(),
         code: example.code,
         malloc: Some("glibc".to_owned()),
+        fixed_malloc: None,
         memory_nodes: (0..example.nodes).map(NodeId).collect(),
         cpus: 4,
         local_latency_seconds: Some(80e-9),

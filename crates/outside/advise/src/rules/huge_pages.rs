@@ -183,6 +183,10 @@ mod tests {
     fn a_small_program_has_no_use_for_them() {
         let small = Example { user: 10.0, system: 0.01, rss: 1e6, ..Example::default() };
         assert_eq!(advise(&run(small)).verdict, Verdict::CannotMatter);
+        let short = Example { user: 0.0, system: 0.003, rss: 1e6, ..Example::default() };
+        let finding = advise(&run(short));
+        assert_eq!((finding.verdict, finding.first), (Verdict::Unknown, None));
+        assert!(finding.because.contains("3.0 ms of CPU time"), "{}", finding.because);
         let large = Example { user: 10.0, system: 0.01, rss: 1e9, ..Example::default() };
         assert_eq!(advise(&run(large)).verdict, Verdict::Unknown);
     }

@@ -16,7 +16,8 @@ use serde::Serialize;
 
 use super::{C_LIBRARY, Found, GLIBC, known_file};
 use crate::preload;
-use crate::prepare::own_malloc::{embedded, exports_malloc, replaces_malloc};
+use crate::prepare::own_malloc::{embedded, exports_malloc, own_malloc, replaces_malloc};
+use crate::threads::obstacle_of;
 
 /// Libraries that define or import `malloc` or `operator new` in every program.
 const RUNTIME: [&str; 12] = [
@@ -41,6 +42,10 @@ pub struct InUse {
     pub name: String,
     /// The file that defines it, or `None` for the C library's own.
     pub path: Option<PathBuf>,
+    /// Why another malloc that is preloaded does not replace it, if so: words about the program, such
+    /// as `it is statically linked`.
+    #[serde(skip)]
+    pub fixed: Option<String>,
     /// Further allocators that are linked into the program or its libraries.
     pub embedded: Vec<Embedded>,
 }
@@ -70,8 +75,18 @@ pub fn in_use(pid: i32) -> io::Result<InUse> {
     Ok(InUse {
         name: malloc.map_or_else(|| GLIBC.to_owned(), |file| name(file)),
         path: malloc.cloned(),
+        fixed: files.mapped.first().and_then(|program| fixed(program)),
         embedded: embedded.collect(),
     })
+}
+
+/// Why a malloc that is preloaded does not replace that of a program, if so.
+fn fixed(program: &Path) -> Option<String> {
+    if let Some(obstacle) = obstacle_of(program) {
+        return Some(obstacle.to_string());
+    }
+    let own = own_malloc(program).ok()??;
+    Some(format!("it has its own malloc ({own})"))
 }
 
 /// The name of the malloc of process `pid`, or `None` for the C library's own.
