@@ -90,13 +90,28 @@ fn advice_is_expected_and_never_rules_a_plan_out() {
     let Some(folder) = folder() else { return };
     // The advice is wrong: it expects that the allocator that helps makes no difference.
     let advice = serde_json::json!({"factors": [{"factor": "allocator", "verdict": "cannot-matter",
-        "levels": [{"level": "lib3.so", "ratio": 1.0, "deviation": 0.0}]}]});
+        "levels": [{"level": "lib3.so", "ratio": 1.0, "deviation": 0.001}]}]});
     fs::write(folder.path().join("advice.json"), advice.to_string()).unwrap();
     let more = ["--prior", "advise", "--advice", "advice.json"];
     let report = json(tune(folder.path(), "kept", "a", &more));
     assert!(is_found(&report), "{report}");
     let right = report["prior"]["advice"].as_f64().unwrap();
     assert!((0.0..0.9).contains(&right), "{report}");
+
+    // What says nothing about this search is refused, and so is what --prior rules out.
+    let refused = |more: &[&str]| error(tune(folder.path(), "kept", "a", more), 125);
+    let text = refused(&["--prior", "history", "--advice", "advice.json"]);
+    assert!(text.contains("--prior history rules --advice out"), "{text}");
+    let text = refused(&["--prior", "none", "--history", "kept"]);
+    assert!(text.contains("--prior none rules --history out"), "{text}");
+    let other = advice.to_string().replace("lib3.so", "lib0.so");
+    fs::write(folder.path().join("other.json"), other).unwrap();
+    let text = refused(&["--advice", "other.json"]);
+    assert!(text.contains("other.json says nothing about the levels"), "{text}");
+    fs::create_dir(folder.path().join("damaged")).unwrap();
+    fs::write(folder.path().join("damaged/trials.jsonl"), "junk\n").unwrap();
+    let text = refused(&["--history", "damaged"]);
+    assert!(text.contains("--history damaged: its search cannot be read"), "{text}");
 
     fs::write(folder.path().join("advice.json"), "{}").unwrap();
     let text = error(tune(folder.path(), "kept", "a", &more), 125);

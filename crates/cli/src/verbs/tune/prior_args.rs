@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use anyhow::bail;
+use clap::ValueEnum;
+
 /// Options of the prior.
 #[derive(clap::Args)]
 pub struct PriorArgs {
@@ -45,6 +48,30 @@ impl PriorArgs {
     /// Whether advice counts.
     pub fn has_advice(&self) -> bool {
         matches!(self.prior, None | Some(Source::All | Source::Advise))
+    }
+
+    /// Refuses options that `--prior` rules out.
+    ///
+    /// # Errors
+    /// The two options.
+    pub fn check(&self) -> anyhow::Result<()> {
+        let Some(source) = self.prior.and_then(|source| source.to_possible_value()) else {
+            return Ok(());
+        };
+        let unused = if self.advice.is_some() && !self.has_advice() {
+            "--advice"
+        } else if !self.history.is_empty() && !self.has_history() {
+            "--history"
+        } else {
+            return Ok(());
+        };
+        bail!("--prior {} rules {unused} out; leave out one of them", source.get_name());
+    }
+
+    /// The first option that is given and names a file.
+    pub fn given(&self) -> Option<&'static str> {
+        let history = (!self.history.is_empty()).then_some("--history");
+        self.advice.is_some().then_some("--advice").or(history)
     }
 
     /// Whether a run is to be observed, even if it is one more.

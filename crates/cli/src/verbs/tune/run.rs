@@ -59,7 +59,7 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         launchers::check(terminal, args.command(), remedy, false)?;
     }
     if !args.files.resume {
-        prior::check(args, &setup)?;
+        prior::check(terminal, args, &setup)?;
     }
     let interrupted = interruption::flag()?;
     // Guests leave no process on this host, and run side by side: whoever adopts orphans must have

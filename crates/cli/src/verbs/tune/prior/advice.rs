@@ -1,11 +1,13 @@
 //! What one observed run lets expect of levels: a result of `numapilot advise --json`.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use numapilot_place::Plan;
 use numapilot_tune::decide::Expectation;
 use numapilot_tune::decide::prior::Levels;
@@ -18,11 +20,17 @@ use tempfile::TempPath;
 
 use crate::verbs::tune::setup::Setup;
 
-/// The part of the object that is read.
+/// A result of `numapilot advise --json`: the part that is read.
 #[derive(Deserialize)]
-struct Advice {
+pub struct Advice {
+    /// The command that was observed; `None` for a process.
+    #[serde(default)]
+    command: Option<Vec<String>>,
     factors: Vec<Factor>,
 }
+
+/// Ratios that a run lets expect.
+const RATIOS: RangeInclusive<f64> = 0.001..=1000.0;
 
 #[derive(Deserialize)]
 struct Factor {
@@ -38,16 +46,53 @@ struct Level {
     deviation: f64,
 }
 
-/// What the object in this file lets expect of the levels of the space.
-///
-/// # Errors
-/// The file cannot be read, or is no such object.
-pub fn levels(path: &Path, space: &Space) -> anyhow::Result<Levels> {
-    let what =
-        || format!("--advice {}: it must be a result of numapilot advise --json", path.display());
-    let text = fs::read_to_string(path).with_context(what)?;
-    let advice: Advice = serde_json::from_str(&text).with_context(what)?;
-    Ok(space.factors.iter().map(|factor| of_factor(&advice, factor)).collect())
+impl Advice {
+    /// Reads the file of `--advice`.
+    ///
+    /// # Errors
+    /// It cannot be read, is no such object, or has a ratio that no run lets expect.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let what = || {
+            format!("--advice {}: it must be a result of numapilot advise --json", path.display())
+        };
+        let text = fs::read_to_string(path).with_context(what)?;
+        let advice: Self = serde_json::from_str(&text).with_context(what)?;
+        for factor in &advice.factors {
+            for Level { level, ratio, deviation } in &factor.levels {
+                let is_impossible = *deviation <= 0.0 || !deviation.is_finite();
+                if is_impossible || !RATIOS.contains(ratio) {
+                    let name = &factor.factor;
+                    let bad = anyhow!("{name} {level} has ratio {ratio}, deviation {deviation}");
+                    return Err(bad.context(what()));
+                }
+            }
+        }
+        Ok(advice)
+    }
+
+    /// What it lets expect of the levels of the space.
+    pub fn levels(&self, space: &Space) -> Levels {
+        space.factors.iter().map(|factor| of_factor(self, factor)).collect()
+    }
+
+    /// Whether a level of the space is in it, whatever it lets expect.
+    pub fn concerns(&self, space: &Space) -> bool {
+        let is_in = |factor: &numapilot_tune::space::Factor| {
+            let found = self.factors.iter().find(|found| found.factor == factor.name.name());
+            found.is_some_and(|found| {
+                let mut levels = found.levels.iter();
+                levels.any(|known| factor.levels.iter().any(|level| level.name() == known.level))
+            })
+        };
+        space.factors.iter().any(is_in)
+    }
+
+    /// The command that was observed, if it is not this one.
+    pub fn other_command(&self, command: &[OsString]) -> Option<String> {
+        let observed = self.command.as_ref()?;
+        let is_same = observed.iter().map(OsStr::new).eq(command.iter().map(OsString::as_os_str));
+        (!is_same).then(|| observed.join(" "))
+    }
 }
 
 fn of_factor(advice: &Advice, factor: &numapilot_tune::space::Factor) -> Vec<Option<Expectation>> {
@@ -56,8 +101,7 @@ fn of_factor(advice: &Advice, factor: &numapilot_tune::space::Factor) -> Vec<Opt
     let found = found.filter(|found| found.verdict != "unknown");
     let of = |level: &numapilot_tune::space::Level| {
         let known = found?.levels.iter().find(|known| known.level == level.name())?;
-        let is_usable = known.ratio > 0.0 && known.ratio.is_finite() && known.deviation >= 0.0;
-        is_usable.then(|| Expectation { cost: known.ratio.ln(), deviation: known.deviation })
+        Some(Expectation { cost: known.ratio.ln(), deviation: known.deviation })
     };
     factor.levels.iter().map(of).collect()
 }
@@ -116,11 +160,32 @@ mod tests {
             {"factor": "thp", "verdict": "unknown",
              "levels": [{"level": "never", "ratio": 1.0, "deviation": 0.35}]}]}"#;
         fs::write(&path, text).unwrap();
-        let found = levels(&path, &space).unwrap();
+        let advice = Advice::read(&path).unwrap();
+        let found = advice.levels(&space);
         let half = Expectation { cost: 0.5_f64.ln(), deviation: 0.1 };
         assert_eq!(found, [vec![None, None, Some(half)], vec![None, None]]);
-        fs::write(&path, "{}").unwrap();
-        let error = format!("{:#}", levels(&path, &space).unwrap_err());
-        assert!(error.contains("numapilot advise --json"), "{error}");
+        assert!(advice.concerns(&space) && !advice.concerns(&Space::default()));
+        for (bad, why) in [
+            ("{}".to_owned(), "missing field"),
+            (text.replace("0.5", "-1"), "allocator b has ratio -1, deviation 0.1"),
+            (text.replace("0.35", "0.0"), "thp never has ratio 1, deviation 0"),
+        ] {
+            fs::write(&path, bad).unwrap();
+            let error = format!("{:#}", Advice::read(&path).err().unwrap());
+            assert!(error.contains("numapilot advise --json") && error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn advice_on_another_command_is_recognised() {
+        let of = |text: &str| serde_json::from_str::<Advice>(text).unwrap();
+        let command = ["app", "-x"].map(OsString::from);
+        assert_eq!(
+            of(r#"{"factors": [], "command": ["app", "-x"]}"#).other_command(&command),
+            None
+        );
+        let other = of(r#"{"factors": [], "command": ["app", "-y"]}"#);
+        assert_eq!(other.other_command(&command).as_deref(), Some("app -y"));
+        assert_eq!(of(r#"{"factors": []}"#).other_command(&command), None);
     }
 }

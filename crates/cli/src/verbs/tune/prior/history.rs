@@ -1,9 +1,11 @@
 //! What earlier searches found: those whose journals are kept on this host, and those of `--history`.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use anyhow::bail;
 use numapilot_cli_kit::terminal::Terminal;
 use numapilot_trials::Row;
 use numapilot_tune::decide::{Earlier, Settings, history};
@@ -72,13 +74,32 @@ pub fn searches(
     Ok(found.into_iter().take(MOST).map(|(_, earlier)| earlier).collect())
 }
 
-/// The journals in the directory of a search.
+/// Checks the paths of `--history` that hold a search of `tune`.
+///
+/// # Errors
+/// The search cannot be read.
+pub fn check(given: &[PathBuf]) -> anyhow::Result<()> {
+    for path in given {
+        let journals = journals_in(path);
+        if !journals.is_empty() && journals.iter().all(|path| earlier_search(path).is_none()) {
+            bail!(
+                "--history {}: its search cannot be read: it is damaged, or of another version of \
+                 numapilot",
+                path.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The journals in the directory of a search, or the one that the path itself names.
 fn journals_in(directory: &Path) -> Vec<PathBuf> {
-    numapilot_tune::journal::FILES
-        .iter()
-        .map(|name| directory.join(name))
-        .filter(|path| path.is_file())
-        .collect()
+    let names = numapilot_tune::journal::FILES;
+    let is_name = |name: &OsStr| names.iter().any(|known| name == *known);
+    if directory.file_name().is_some_and(is_name) && directory.is_file() {
+        return vec![directory.to_owned()];
+    }
+    names.iter().map(|name| directory.join(name)).filter(|path| path.is_file()).collect()
 }
 
 fn of_journal(search: &EarlierSearch, setup: &Setup) -> Option<(u64, Earlier)> {

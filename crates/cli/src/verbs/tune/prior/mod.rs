@@ -22,15 +22,25 @@ use numapilot_tune::journal::Journal;
 use super::args::Args;
 use super::prior_args::Source;
 use super::setup::Setup;
+use advice::Advice;
 use history::Place;
 
 /// Checks what can be checked before a new search replaces an earlier one.
 ///
 /// # Errors
-/// `--advice` cannot be read, or no run can be observed and `--prior advise` asks for one.
-pub fn check(args: &Args, setup: &Setup) -> anyhow::Result<()> {
+/// A file of the options cannot be used, `--prior` rules it out, or no run can be observed and
+/// `--prior advise` asks for one.
+pub fn check(terminal: &Terminal, args: &Args, setup: &Setup) -> anyhow::Result<()> {
+    args.prior.check()?;
+    history::check(&args.prior.history)?;
     if let Some(path) = &args.prior.advice {
-        advice::levels(path, &setup.space)?;
+        let (advice, path) = (Advice::read(path)?, path.display());
+        if !advice.concerns(&setup.space) {
+            bail!("--advice {path} says nothing about the levels of this search; leave it out");
+        }
+        if let Some(other) = advice.other_command(args.command()) {
+            terminal.warn(format_args!("--advice {path} is about another command, '{other}'"));
+        }
     } else if let (Some(Source::Advise), Some(option)) = (args.prior.prior, elsewhere(args)) {
         bail!(
             "--prior advise observes a run of a program on this host, which {option} rules out; give \
@@ -65,6 +75,11 @@ pub fn prior(
     let mut prior = Prior::default();
     // Of few plans all race at once, so that there is nothing to choose.
     if !is_large(&setup.space.shape()) {
+        if let Some(option) = args.prior.given() {
+            terminal.say(format_args!(
+                "{option} is not used: there are so few plans that all of them run in every round"
+            ));
+        }
         return Ok(prior);
     }
     if args.prior.has_history() {
@@ -106,7 +121,7 @@ fn advised(
     journal: &mut Journal,
     evidence: &mut Vec<Trial>,
 ) -> anyhow::Result<Levels> {
-    let levels = |path: &Path| advice::levels(path, &setup.space);
+    let levels = |path: &Path| anyhow::Ok(Advice::read(path)?.levels(&setup.space));
     if let Some(path) = &args.prior.advice {
         terminal.say(format_args!("expects what {} says", path.display()));
         return levels(path);
