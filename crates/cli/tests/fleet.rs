@@ -168,7 +168,7 @@ fn a_plan_is_measured_in_pairs() {
         error(folder.path(), &[&["tune", "trial"], more, &["--", "sh", "-c", "exit 4"]].concat())
     };
     let text = alone(&["--plan=good.toml", "--rounds=1"]);
-    assert!(text.contains("the program fails without any plan: exit status 4"), "{text}");
+    assert!(text.contains("runs fail without any plan: exit status 4"), "{text}");
     assert!(alone(&["--plan=good.toml", "--lab=machine-a"]).contains("measures on this machine"));
     assert!(alone(&["--plan=nosuch.toml"]).contains("nosuch.toml"));
 }

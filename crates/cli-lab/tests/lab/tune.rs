@@ -138,7 +138,7 @@ fn what_cannot_be_measured_is_refused() {
         return;
     }
     let options = [&FACTORS[..], &["--max-runs", "15"]].concat();
-    refused(&options, &["false"], 125, "the program fails without any plan");
+    refused(&options, &["false"], 125, "runs fail without any plan");
     // A plan that the machine has no node for is not tried.
     let mut nodes = options.clone();
     nodes[5] = "memory=bind:9";

@@ -84,6 +84,7 @@ fn progress_is_refused_where_it_cannot_be_read() {
     for (more, part) in [
         (&["--progress", "rows"][..], "group"),
         (&["--progress", "rows ([0-9]+)", "--metric", "x ([0-9]+)"], "--metric"),
+        (&["--progress", "lines ([0-9]+)", "--prior", "none"], "--progress 'lines ([0-9]+)'"),
     ] {
         let output = tune(&folder, more).assert().failure().get_output().stderr.clone();
         let text = String::from_utf8(output).unwrap();

@@ -207,12 +207,32 @@ fn another_server_that_appears_later_is_noticed() {
     assert_ended(folder.path());
 }
 
+/// The server does not listen, and another process begins to while the server starts.
+#[test]
+fn another_server_that_answers_is_noticed() {
+    let folder = folder("echo $$ > pid; exec sleep 600", &[]);
+    let path = folder.path();
+    let text = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            wait_until("the server does not run", || !read(path, "pid").is_empty());
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            fs::write(path.join("answers"), "").unwrap();
+            wait_until("the server runs", || !is_alive(&read(path, "pid")));
+            drop(listener);
+        });
+        let more = ["--ready", "test -e answers", "--ready-timeout", "1s"];
+        error(tune(path, &[], &more), 125)
+    });
+    assert!(text.contains("another server answered"), "{text}");
+    assert_ended(path);
+}
+
 #[test]
 fn a_load_that_always_fails_ends_the_search() {
     let folder = folder(SERVES, &[]);
     let text = error(tune(folder.path(), &[], &["--load", "echo refused; exit 4"]), 125);
     assert!(text.contains("the load failed: exit status 4"), "{text}");
-    assert!(text.contains("3 of 3 runs") && text.contains("refused"), "{text}");
+    assert!(text.contains("3 of 3, the last one") && text.contains("refused"), "{text}");
     let text = error(tune(folder.path(), &[], &["--load", "echo done"]), 125);
     assert!(text.contains("no output matches --metric"), "{text}");
     assert_ended(folder.path());
@@ -419,12 +439,15 @@ fn commands_that_mean_nothing_are_refused_before_the_first_run() {
     assert!(!folder.path().join("ran").exists());
 }
 
+/// The cleanup of an interrupted search, unless another one is given.
+const CLEANUP: [&str; 2] = ["--cleanup", "echo once >> cleaned"];
+
 /// Interrupts a search as soon as the file `reached` is there. Returns what it has printed.
 fn interrupted(folder: &Path, options: &[&str]) -> (String, String) {
+    let count = if options.contains(&CLEANUP[0]) { 0 } else { CLEANUP.len() };
     let mut child = Process::new(assert_cmd::cargo::cargo_bin("numapilot"))
         .current_dir(folder)
-        .args(words(&[], options))
-        .args(["--cleanup", "touch cleaned"])
+        .args(words(&[], &[options, &CLEANUP[..count]].concat()))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -464,6 +487,18 @@ fn an_interruption_at_any_stage_stops_everything_in_order() {
             assert!(!folder.path().join("figure").exists(), "{stage}: it was killed");
         }
     }
+    // During the set-up of a server that keeps running, and during a cleanup, which is not repeated.
+    let folder_of = |options: &[&str]| {
+        let folder = folder(SERVES, &[]);
+        interrupted(folder.path(), options);
+        folder
+    };
+    let never = folder_of(&["--restart", "never", "--setup", reached]);
+    assert_eq!(read(never.path(), "cleaned"), "once\n");
+    let slow = "echo once >> cleaned; touch reached; sleep 0.5";
+    let cleaned = folder_of(&["--setup", "echo set up >> log", "--cleanup", slow]);
+    assert_eq!(read(cleaned.path(), "log"), "set up\n");
+    assert_eq!(read(cleaned.path(), "cleaned"), "once\n");
     // While the server stops.
     let slow = "trap 'touch reached; sleep 1; rm figure; exit 0' TERM; \
                 sleep 600 & echo $$ > pid; : > figure; wait";
@@ -486,7 +521,7 @@ fn what_was_measured_before_an_interruption_is_kept() {
     let more = ["--load", load, "--cleanup", "touch cleaned; rm -f second", "--resume", "--json"];
     let text = error(tune(folder.path(), &[], &more), 125);
     assert!(text.contains("its cleanup was"), "{text}");
-    let more = ["--load", load, "--cleanup", "touch cleaned", "--resume", "--json"];
+    let more = [&["--load", load][..], &CLEANUP, &["--resume", "--json"]].concat();
     let mut command = tune(folder.path(), &[], &more);
     command.args(["--timeout", "1s"]);
     let text = error(command, 125);

@@ -19,8 +19,8 @@ pub enum SearchError {
     Run(#[from] RunError),
     /// The program fails without a plan, so nothing can be compared with it.
     #[error(
-        "the program fails without any plan: {failed} of {runs} runs, the last one: {failure}; \
-         make it succeed first, or see --failure-tolerance, --timeout, --limit, --metric and \
+        "runs fail without any plan: {failed} of {runs}, the last one: {failure}; make them succeed \
+         first, or see --failure-tolerance, --timeout, --limit, --metric and \
          --check. {tail}"
     )]
     Default {

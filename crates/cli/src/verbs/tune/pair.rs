@@ -63,7 +63,7 @@ impl Outcome {
         {
             let failure = last.failure().map(ToString::to_string).unwrap_or_default();
             let output = end_of_output(&last.remains.output);
-            bail!("the program fails without any plan: {failure}. {output}");
+            bail!("runs fail without any plan: {failure}. {output}");
         }
         let difference = |trial: &&Trial| {
             let is_other = |other: &&&Trial| other.order.block == trial.order.block;

@@ -83,8 +83,8 @@ impl<'a> Progress<'a> {
         }
         if time < SHORT {
             warn(
-                "runs take less than 10 ms: starting the program is most of what is measured; \
-                 give it more to do",
+                "runs take less than 10 ms: starting them is most of what is measured; give them \
+                 more to do",
             );
         }
     }

@@ -15,7 +15,7 @@
 use statrs::distribution::{Continuous, ContinuousCDF, Normal};
 
 use super::model::Surface;
-use crate::shape::{Candidate, Shape};
+use crate::shape::Candidate;
 
 /// Most plans that are considered: those with most to gain over the leader.
 const CONTENDERS: usize = 40;
@@ -46,11 +46,11 @@ pub struct Contenders {
 }
 
 impl Contenders {
-    /// The contenders by these draws; `None` if there are no draws, or if no plan is likely to
+    /// The contenders among these plans, by these draws; `None` if there are no draws, or if no plan is likely to
     /// work.
-    pub fn new(shape: &Shape, draws: &[Surface]) -> Option<Self> {
-        let mut plans: Vec<Contender> = shape
-            .candidates()
+    pub fn new(candidates: impl IntoIterator<Item = Candidate>, draws: &[Surface]) -> Option<Self> {
+        let mut plans: Vec<Contender> = candidates
+            .into_iter()
             .map(|plan| Contender::new(plan, draws))
             .filter(|contender| contender.works >= MAY_WORK)
             .collect();
@@ -144,6 +144,7 @@ mod tests {
     use super::super::model::{Effort, Given, Seen, draws};
     use super::super::prior::Prior;
     use super::*;
+    use crate::shape::Shape;
 
     const EFFORT: Effort = Effort { chains: 2, draws: 200, steps: 2 };
 
@@ -162,7 +163,7 @@ mod tests {
             }
         }
         let given = Given { noise: 0.02, prior: &Prior::default(), is_few: false };
-        Contenders::new(&shape, &draws(&shape, &seen, given, EFFORT, 1)).unwrap()
+        Contenders::new(shape.candidates(), &draws(&shape, &seen, given, EFFORT, 1)).unwrap()
     }
 
     #[test]

@@ -74,6 +74,14 @@ mod tests {
 
     /// A search in which the first factor's level 2 halves the time.
     fn search(max_runs: usize, evidence: &mut Vec<Trial>) -> (Findings, Stop) {
+        search_with(max_runs, evidence, |_, value| Outcome::Value(value))
+    }
+
+    fn search_with(
+        max_runs: usize,
+        evidence: &mut Vec<Trial>,
+        outcome: impl Fn(Candidate, f64) -> Outcome,
+    ) -> (Findings, Stop) {
         let shape = Shape { levels: vec![6, 3], ..Shape::default() };
         let settings = Settings { noise_runs: 1, ..Settings::simple(Goal::Minimize, max_runs) };
         loop {
@@ -85,7 +93,8 @@ mod tests {
                     for order in orders {
                         let wobble = 0.01 * ((evidence.len() * 7) % 5) as f64;
                         let value = if order.candidate.0 / 3 == 2 { 0.5 } else { 1.0 } + wobble;
-                        evidence.push(Trial::new(order, value, Outcome::Value(value)));
+                        let outcome = outcome(order.candidate, value);
+                        evidence.push(Trial::new(order, value, outcome));
                     }
                 }
             }
@@ -105,6 +114,22 @@ mod tests {
         // With many more runs it is an ordinary search, which continues the final.
         let (findings, stop) = search(100, &mut evidence);
         assert!(is_fast(findings.named()) && stop == Stop::Decided, "{stop:?}");
+    }
+
+    #[test]
+    fn a_plan_that_was_cut_short_twice_does_not_run_again() {
+        // Half of the plans are much slower than the default.
+        let is_slow = |plan: Candidate| plan.0 / 3 > 2;
+        for max_runs in [14, 20, 30] {
+            let mut evidence = Vec::new();
+            search_with(max_runs, &mut evidence, |plan, value| match is_slow(plan) {
+                true => Outcome::CutShort(0.3 + value),
+                false => Outcome::Value(value),
+            });
+            let runs = |plan| evidence.iter().filter(|t| t.order.candidate == plan).count();
+            assert!((0..18).map(Candidate).filter(|plan| is_slow(*plan)).all(|p| runs(p) <= 2));
+            assert!(evidence.iter().filter(|t| is_slow(t.order.candidate)).count() <= max_runs / 2);
+        }
     }
 
     #[test]

@@ -26,7 +26,9 @@ pub fn promising(
     shares: &Shares,
 ) -> Vec<Candidate> {
     let draws = surfaces(shape, settings, evidence, Effort::CHOICE);
-    let Some(mut contenders) = Contenders::new(shape, &draws) else { return Vec::new() };
+    let Some(mut contenders) = Contenders::new(shape.candidates(), &draws) else {
+        return Vec::new();
+    };
     if contenders.loss() < LEAST_LOSS * settings.resolution {
         return Vec::new();
     }
@@ -77,9 +79,18 @@ pub fn most_telling(
     evidence: &[Trial],
 ) -> Option<(Candidate, f64)> {
     let draws = surfaces(shape, settings, evidence, Effort::FEW);
-    let mut contenders = Contenders::new(shape, &draws)?;
+    let plans = shape.candidates().filter(|plan| !is_hopeless(*plan, settings, evidence));
+    let mut contenders = Contenders::new(plans, &draws)?;
     let noise = median(&draws.iter().map(Surface::noise).collect::<Vec<f64>>());
     Some((contenders.choose(noise), contenders.loss()))
+}
+
+/// Whether a plan's runs were all cut short, and more than one was. Another one would be as well: the
+/// model only knows that its cost is above a bound, and takes that for much to learn.
+fn is_hopeless(plan: Candidate, settings: &Settings, evidence: &[Trial]) -> bool {
+    let of_plan = || evidence.iter().filter(|t| t.order.candidate == plan);
+    of_plan().all(|t| t.cost(settings.goal).is_none())
+        && of_plan().filter(|t| t.bound(settings.goal).is_some()).count() > 1
 }
 
 /// The plan that is expected to be best of those that worked, if one is expected to beat the

@@ -52,6 +52,15 @@ pub enum RunError {
         /// How to keep it in the foreground.
         remedy: &'static str,
     },
+    /// The default prints no progress, so no run would ever be cut short.
+    #[error(
+        "no line that the program prints matches --progress '{expression}'; correct it (it reads \
+         one line at a time, and needs a number in its group), or leave it out"
+    )]
+    NoProgress {
+        /// The expression.
+        expression: String,
+    },
     /// A file or pipe failed.
     #[error("{what}")]
     Io {

@@ -20,6 +20,7 @@ mod guest;
 mod guest_server;
 mod judge;
 mod leftovers;
+mod listeners;
 mod no_number;
 mod number;
 mod output;
@@ -237,6 +238,10 @@ impl<'a> Runner<'a> {
     /// [`RunError`] if the user interrupts, or if the machine cannot run anything. A program that
     /// fails is not an error.
     pub fn run(&mut self, order: Order, plan: &Plan) -> Result<Trial, RunError> {
+        if self.interrupted.load(Ordering::Relaxed) {
+            // Neither --prepare nor --cleanup runs.
+            return Err(RunError::Interrupted);
+        }
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).ok();
         let began_ms = since_1970.and_then(|time| u64::try_from(time.as_millis()).ok());
         if self.keeps_running() {
@@ -378,6 +383,11 @@ impl<'a> Runner<'a> {
         let peak_rss_bytes = left.peak_rss_bytes.max(peak_rss_bytes);
         let seconds = finished.wall.as_secs_f64();
         if let (Some(pace), None, None) = (&mut self.pace, &failure, bound) {
+            if order.candidate == DEFAULT
+                && let Some(expression) = pace.unmatched(&text)
+            {
+                return Err(RunError::NoProgress { expression: expression.to_owned() });
+            }
             pace.finished(curve, seconds);
         }
         Ok(Ran {

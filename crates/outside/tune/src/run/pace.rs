@@ -86,6 +86,12 @@ impl Pace {
         (behind > loss.max(LEAST_SECONDS)).then_some(best.seconds + behind)
     }
 
+    /// The expression, if it has matched nothing so far, nor in this output of a whole run.
+    pub fn unmatched(&self, text: &str) -> Option<&str> {
+        let matches = self.best.is_some() || last_number(&self.regex, text, None).is_ok();
+        (!matches).then(|| self.regex.as_str())
+    }
+
     /// Notes a run that was whole.
     pub fn finished(&mut self, curve: Curve, seconds: f64) {
         let is_best = self.best.as_ref().is_none_or(|best| seconds < best.seconds);
@@ -143,6 +149,14 @@ mod tests {
         // Without a best run nothing is hopeless.
         let first = Pace::new(Regex::new("rows ([0-9]+)").unwrap());
         assert_eq!(first.hopeless(&mut Curve::default(), "rows 1\n", 90.0), None);
+    }
+
+    #[test]
+    fn an_expression_that_matches_nothing_is_known_after_a_whole_run() {
+        let new = Pace::new(Regex::new("rows ([0-9]+)").unwrap());
+        assert_eq!(new.unmatched("row 1\n"), Some("rows ([0-9]+)"));
+        assert_eq!(new.unmatched("rows 1\n"), None);
+        assert_eq!(pace(0.0).unmatched("row 1\n"), None);
     }
 
     #[test]

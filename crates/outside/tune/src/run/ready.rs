@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use numapilot_place::Prepared;
 
+use super::listeners::Listeners;
 use super::watched::{Memory, Watched};
 use super::{RunError, tail};
 
@@ -17,6 +18,10 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 const WITHOUT_SERVER: Duration = Duration::from_secs(5);
 /// Statuses of a shell for a command that it cannot run.
 const CANNOT_RUN: [i32; 2] = [126, 127];
+
+/// Why a server is not ready although the command has succeeded.
+const ANOTHER_ANSWERS: &str = "it succeeded, but the server listens on no socket, and another \
+    process has begun to listen since its start: another server answered";
 
 /// How the wait ended.
 #[derive(Debug)]
@@ -38,6 +43,8 @@ pub struct Ready<'a> {
     pub command: &'a Prepared,
     /// Ends the wait when it becomes true.
     pub interrupted: &'a AtomicBool,
+    /// Who listened before the server was started.
+    pub before: Listeners,
 }
 
 impl Ready<'_> {
@@ -69,6 +76,9 @@ impl Ready<'_> {
         let mut pause = FIRST_PAUSE;
         loop {
             match self.attempt(Some(server), left())? {
+                Attempt::Succeeded if self.before.only_others(&server.pids()) => {
+                    ANOTHER_ANSWERS.clone_into(&mut last);
+                }
                 Attempt::Succeeded => return Ok(Readiness::Ready),
                 Attempt::ServerEnded => return Ok(Readiness::Ended),
                 Attempt::TooLate => return Ok(Readiness::TooLate(last)),

@@ -114,7 +114,9 @@ impl Runner<'_> {
         timeout: Option<Duration>,
         order: Order,
     ) -> Result<Result<Resident, Ran>, RunError> {
-        self.prepare_run()?;
+        if let Err(error) = self.prepare_run() {
+            return self.clean_up(Err(error));
+        }
         let mark = new_mark()?;
         let prepared = self.prepare(&marked(&Plan::default(), &mark))?;
         let ready = self.ready(service, beside)?;

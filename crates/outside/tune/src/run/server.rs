@@ -7,6 +7,7 @@ use numapilot_observe::Orphans;
 use numapilot_place::{Plan, Prepared, guard};
 
 use super::leftovers::{self, Leftovers};
+use super::listeners::Listeners;
 use super::ready::Ready;
 use super::serve::{End, Load, ServeContext, Served, serve};
 use super::service::Service;
@@ -47,7 +48,8 @@ impl Runner<'_> {
         Self: 'b,
     {
         let interrupted = self.interrupted;
-        let ready = Ready { text: &service.ready, command: &beside.ready, interrupted };
+        let before = Listeners::now();
+        let ready = Ready { text: &service.ready, command: &beside.ready, interrupted, before };
         if !self.ready_waits {
             self.ready_waits = ready.check()?;
         }

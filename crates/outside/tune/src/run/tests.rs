@@ -159,11 +159,23 @@ fn an_interruption_ends_the_run() {
     let order = Order { phase: Phase::Noise, block: 0, candidate: DEFAULT };
     let result = Runner::new(&machine, shell("sleep 60"), judge, &now).run(order, &Plan::default());
     assert!(matches!(result, Err(RunError::Interrupted)));
+    // Nothing was prepared, so there is nothing to clean up.
+    let cleaned = |now: &AtomicBool| {
+        let program = Program { cleanup: Some("exit 4".into()), ..shell("sleep 60") };
+        let judge = Judge::new(Metric::WallTime, None, Limits::default());
+        Runner::new(&machine, program, judge, now).run(order, &Plan::default()).unwrap_err()
+    };
+    assert!(matches!(cleaned(&now), RunError::Interrupted));
     // What --cleanup does not put back is reported all the same.
-    let program = Program { cleanup: Some("exit 4".into()), ..shell("sleep 60") };
-    let judge = Judge::new(Metric::WallTime, None, Limits::default());
-    let result = Runner::new(&machine, program, judge, &now).run(order, &Plan::default());
-    assert!(result.unwrap_err().to_string().contains("--cleanup 'exit 4' ended with"));
+    let later = AtomicBool::new(false);
+    let error = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            later.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        cleaned(&later)
+    });
+    assert!(error.to_string().contains("--cleanup 'exit 4' ended with"), "{error}");
 }
 
 #[test]

@@ -113,6 +113,10 @@ fn heading(out: &mut impl Write, report: &Report, held: &[Holder]) -> anyhow::Re
         Goal::Maximize => "above 1 is better",
     };
     writeln!(out, "{BOLD}{}{BOLD:#}, as a ratio to the default's; {better}", metric(report),)?;
+    if report.default.runs == 0 {
+        writeln!(out, "the default has not run to its end")?;
+        return Ok(());
+    }
     let median = match report.default.median {
         Some(median) if is_time(&report.metric) => seconds(median),
         Some(median) => figure(median),
