@@ -1,10 +1,12 @@
 //! Handles Ctrl-C: the first asks for an orderly end, the second ends the process at once. SIGTERM
 //! and SIGHUP do the same; the exit status shows which one it was.
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -14,10 +16,14 @@ use signal_hook::{flag, low_level};
 /// The signals with their numbers as stored by the handlers.
 const SIGNALS: [(i32, usize); 3] = [(SIGINT, 2), (SIGTERM, 15), (SIGHUP, 1)];
 
+/// An orderly end that takes no longer needs no message.
+const MOMENT: Duration = Duration::from_secs(2);
+
 /// The last signal that asked for the end; 0 before the first.
 static LAST: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
-/// A flag that the first Ctrl-C sets. The second ends the process; the kernel and the guard then
+/// A flag that the first Ctrl-C sets. If the process has not ended soon after, a message
+/// tells how to end it. The second ends the process; the kernel and the guard then
 /// end running programs.
 ///
 /// # Errors
@@ -33,7 +39,11 @@ pub fn flag() -> anyhow::Result<Arc<AtomicBool>> {
         flag::register(signal, Arc::clone(&flag)).context(WHAT)?;
     }
     let end_at_the_second = move || {
-        if let Some(signal) = signals.forever().nth(1) {
+        let mut signals = signals.forever();
+        if signals.next().is_some() {
+            thread::spawn(say_that_it_ends);
+        }
+        if let Some(signal) = signals.next() {
             low_level::exit(128 + signal);
         }
     };
@@ -42,6 +52,16 @@ pub fn flag() -> anyhow::Result<Arc<AtomicBool>> {
         .spawn(end_at_the_second)
         .context(WHAT)?;
     Ok(flag)
+}
+
+/// Tells after a moment why the process has not ended yet.
+fn say_that_it_ends() {
+    thread::sleep(MOMENT);
+    // A closed stderr must not change how it ends.
+    let _ = writeln!(
+        io::stderr(),
+        "numapilot: is ending in order; a second signal (Ctrl-C) ends it at once"
+    );
 }
 
 /// The exit status of an orderly end after a signal, as in shells: 128 plus the signal's number.

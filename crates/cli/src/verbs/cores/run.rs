@@ -52,6 +52,11 @@ impl Args {
                 plural(self.selection.pid.len(), "target")
             );
         }
+        let pids = &self.selection.pid;
+        let repeated = pids.iter().enumerate().find(|(at, pid)| pids[..*at].contains(pid));
+        if let Some((_, pid)) = repeated.filter(|_| !self.weight.is_empty()) {
+            bail!("process {pid} is named twice; name it once, with one weight");
+        }
         if let Some(path) = &self.svg {
             check(path, Existing::Replace)?;
         }

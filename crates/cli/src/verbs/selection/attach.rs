@@ -52,8 +52,12 @@ impl Selection {
             if oneself == Oneself::Refused {
                 refuse_oneself(&roots)?;
             }
-            let mut pids = self.pid.clone();
-            pids.extend(roots.iter().filter(|pid| !self.pid.contains(pid)));
+            let mut pids: Vec<i32> = Vec::new();
+            for pid in self.pid.iter().chain(&roots) {
+                if !pids.contains(pid) {
+                    pids.push(*pid);
+                }
+            }
             match open(&pids) {
                 Ok(opened) if members.iter().all(Member::is_alive) => return Ok((pids, opened)),
                 Err(ObserveError::NoProcess { pid }) if !self.pid.contains(&pid) => {}
