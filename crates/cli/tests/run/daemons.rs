@@ -90,8 +90,8 @@ fn what_a_daemon_cannot_do_is_reported_before_the_start() {
 fn a_daemon_that_fails_is_reported() {
     let _alone = alone();
     // The program is managed already.
-    let script = "$0 cores -v -p $$ 2> messages & \
-                  until grep -q begins messages; do sleep 0.05; done; \
+    let script = "rm -f messages; $0 cores -v -p $$ 2> messages & \
+                  until grep -qs begins messages; do sleep 0.05; done; \
                   $0 run $1 --daemons cores -- sleep 2; status=$?; kill $!; exit $status";
     let directory = tempfile::tempdir().unwrap();
     let run = |option: &str| {
