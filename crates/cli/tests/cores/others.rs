@@ -221,7 +221,7 @@ fn a_daemon_waits_for_the_cores_of_another() {
     let targets = [Target::idle(), Target::idle()];
     let [first, second] = targets.each_ref().map(Target::pid);
     let before = targets[1].cpus();
-    let mut holds = daemon(&["-p", &first, "--tick", "4s", "-v"]);
+    let mut holds = daemon(&["-p", &first, "--tick", "6s", "-v"]);
     messages_until(&mut holds, "begins");
     let mut waits = daemon(&["-p", &second, "--tick", "20ms", "-v"]);
     let messages = messages_until(&mut waits, "begins");

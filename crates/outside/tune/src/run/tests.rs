@@ -160,8 +160,11 @@ fn an_interruption_ends_the_run() {
     let result = Runner::new(&machine, shell("sleep 60"), judge, &now).run(order, &Plan::default());
     assert!(matches!(result, Err(RunError::Interrupted)));
     // Nothing was prepared, so there is nothing to clean up.
+    let folder = tempfile::tempdir().unwrap();
+    let begun = folder.path().join("begun");
+    let script = format!("touch {}; sleep 60", begun.display());
     let cleaned = |now: &AtomicBool| {
-        let program = Program { cleanup: Some("exit 4".into()), ..shell("sleep 60") };
+        let program = Program { cleanup: Some("exit 4".into()), ..shell(&script) };
         let judge = Judge::new(Metric::WallTime, None, Limits::default());
         Runner::new(&machine, program, judge, now).run(order, &Plan::default()).unwrap_err()
     };
@@ -170,7 +173,9 @@ fn an_interruption_ends_the_run() {
     let later = AtomicBool::new(false);
     let error = std::thread::scope(|scope| {
         scope.spawn(|| {
-            std::thread::sleep(std::time::Duration::from_millis(200));
+            while !begun.exists() {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
             later.store(true, std::sync::atomic::Ordering::Relaxed);
         });
         cleaned(&later)
