@@ -46,8 +46,8 @@ pub struct Contenders {
 }
 
 impl Contenders {
-    /// The contenders among these plans, by these draws; `None` if there are no draws, or if no plan is likely to
-    /// work.
+    /// The contenders among these plans, by these draws; `None` if there are no draws, or if no plan
+    /// is likely to work.
     pub fn new(candidates: impl IntoIterator<Item = Candidate>, draws: &[Surface]) -> Option<Self> {
         let mut plans: Vec<Contender> = candidates
             .into_iter()

@@ -88,9 +88,13 @@ pub fn most_telling(
 /// Whether a plan's runs were all cut short, and more than one was. Another one would be as well: the
 /// model only knows that its cost is above a bound, and takes that for much to learn.
 fn is_hopeless(plan: Candidate, settings: &Settings, evidence: &[Trial]) -> bool {
-    let of_plan = || evidence.iter().filter(|t| t.order.candidate == plan);
-    of_plan().all(|t| t.cost(settings.goal).is_none())
-        && of_plan().filter(|t| t.bound(settings.goal).is_some()).count() > 1
+    let was_cut = |t: &&Trial| t.order.candidate == plan && t.bound(settings.goal).is_some();
+    !has_figure(plan, settings, evidence) && evidence.iter().filter(was_cut).count() > 1
+}
+
+/// Whether a run of this plan has given a figure.
+fn has_figure(plan: Candidate, settings: &Settings, evidence: &[Trial]) -> bool {
+    evidence.iter().any(|t| t.order.candidate == plan && t.cost(settings.goal).is_some())
 }
 
 /// The plan that is expected to be best of those that worked, if one is expected to beat the
@@ -98,12 +102,9 @@ fn is_hopeless(plan: Candidate, settings: &Settings, evidence: &[Trial]) -> bool
 pub fn finalist(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Option<Candidate> {
     let draws = surfaces(shape, settings, evidence, Effort::INTERVALS);
     // A plan whose runs were all cut short has shown nothing but that it is worse.
-    let has_figure = |plan: Candidate| {
-        evidence.iter().any(|t| t.order.candidate == plan && t.cost(settings.goal).is_some())
-    };
     let plans: Vec<Candidate> = failures::working(settings, evidence)
         .into_iter()
-        .filter(|plan| has_figure(*plan))
+        .filter(|plan| has_figure(*plan, settings, evidence))
         .collect();
     let best = best(&draws, &plans)?;
     (typical_loss(&draws, best, DEFAULT) < -settings.resolution.ln_1p()).then_some(best)

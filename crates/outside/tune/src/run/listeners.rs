@@ -18,7 +18,7 @@ const OWN: &str = "@numapilot-";
 pub struct Listeners(BTreeSet<u64>);
 
 impl Listeners {
-    /// Those of now. None if they cannot be read.
+    /// Those of now; no sockets if they cannot be read.
     pub fn now() -> Self {
         let sockets = Process::myself().and_then(|process| listening(&process));
         Self(sockets.unwrap_or_default())

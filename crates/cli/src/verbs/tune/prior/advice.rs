@@ -14,7 +14,7 @@ use numapilot_tune::decide::prior::Levels;
 use numapilot_tune::evidence::{Order, Phase, Trial};
 use numapilot_tune::run::RunError;
 use numapilot_tune::shape::DEFAULT;
-use numapilot_tune::space::Space;
+use numapilot_tune::space::{self, FactorName, Space};
 use serde::Deserialize;
 use tempfile::TempPath;
 
@@ -77,14 +77,16 @@ impl Advice {
 
     /// Whether a level of the space is in it, whatever it lets expect.
     pub fn concerns(&self, space: &Space) -> bool {
-        let is_in = |factor: &numapilot_tune::space::Factor| {
-            let found = self.factors.iter().find(|found| found.factor == factor.name.name());
-            found.is_some_and(|found| {
-                let mut levels = found.levels.iter();
-                levels.any(|known| factor.levels.iter().any(|level| level.name() == known.level))
-            })
+        let is_in = |factor: &space::Factor| {
+            let found = self.factor(factor.name);
+            found
+                .is_some_and(|found| factor.levels.iter().any(|level| found.level(level).is_some()))
         };
         space.factors.iter().any(is_in)
+    }
+
+    fn factor(&self, name: FactorName) -> Option<&Factor> {
+        self.factors.iter().find(|factor| factor.factor == name.name())
     }
 
     /// The command that was observed, if it is not this one.
@@ -95,12 +97,17 @@ impl Advice {
     }
 }
 
-fn of_factor(advice: &Advice, factor: &numapilot_tune::space::Factor) -> Vec<Option<Expectation>> {
-    let found = advice.factors.iter().find(|found| found.factor == factor.name.name());
+impl Factor {
+    fn level(&self, level: &space::Level) -> Option<&Level> {
+        self.levels.iter().find(|known| known.level == level.name())
+    }
+}
+
+fn of_factor(advice: &Advice, factor: &space::Factor) -> Vec<Option<Expectation>> {
     // An unknown verdict expects nothing.
-    let found = found.filter(|found| found.verdict != "unknown");
-    let of = |level: &numapilot_tune::space::Level| {
-        let known = found?.levels.iter().find(|known| known.level == level.name())?;
+    let found = advice.factor(factor.name).filter(|found| found.verdict != "unknown");
+    let of = |level: &space::Level| {
+        let known = found?.level(level)?;
         Some(Expectation { cost: known.ratio.ln(), deviation: known.deviation })
     };
     factor.levels.iter().map(of).collect()
@@ -138,7 +145,7 @@ pub fn observe(
 #[cfg(test)]
 mod tests {
     use numapilot_place::{AllocatorChoice, Thp};
-    use numapilot_tune::space::{FactorName, Level};
+    use numapilot_tune::space::Level;
 
     use super::*;
 
@@ -147,7 +154,7 @@ mod tests {
         let named = |name: &str| Level::Allocator(AllocatorChoice::Named(name.to_owned()));
         let allocators = vec![Level::neutral(FactorName::Allocator), named("a"), named("b")];
         let thp = vec![Level::Thp(Thp::Inherit), Level::Thp(Thp::Never)];
-        let factor = |name, levels| numapilot_tune::space::Factor { name, levels };
+        let factor = |name, levels| space::Factor { name, levels };
         let space = Space {
             factors: vec![factor(FactorName::Allocator, allocators), factor(FactorName::Thp, thp)],
             ..Space::default()
