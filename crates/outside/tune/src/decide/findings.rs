@@ -10,7 +10,8 @@
 //! A plan is `best` if its own rounds show that. Otherwise the figures of all plans that were not
 //! dropped come from the same source, the model of all runs. `expected` is then the plan with the
 //! least of all figures shown, or one that is expected to cost no more and changes less. It is
-//! never a plan that gains no more than the resolution over the default.
+//! never a plan that gains no more than the resolution over the default, nor one whose interval is
+//! not known: a few runs that differ much show nothing.
 
 use std::collections::BTreeSet;
 
@@ -327,8 +328,9 @@ impl Judge<'_> {
     }
 
     /// Names the most promising plan if none is shown to be better than the default: the one with
-    /// the least of all figures shown, including the default's. Of plans that cost no more, but for
-    /// differences that do not matter, it names the one that changes least.
+    /// the least of all figures shown, including the default's, if its interval is known. Of plans
+    /// that cost no more, but for differences that do not matter, it names the one that changes
+    /// least.
     fn name_expected(&self, plans: &mut [Finding]) {
         if plans.iter().any(|finding| finding.claim == Claim::Best) {
             return;
@@ -337,12 +339,17 @@ impl Judge<'_> {
             |finding: &Finding| matches!(finding.claim, Claim::Tied | Claim::Screened);
         let is_shown = |finding: &&Finding| finding.figure.is_some();
         let least = plans.iter().filter(is_shown).min_by(|a, b| cost(a).total_cmp(&cost(b)));
-        let Some(least) = least.filter(|least| may_be_named(least)).map(cost) else { return };
+        let Some(least) = least.filter(|least| may_be_named(least)) else { return };
+        let is_known = |finding: &Finding| finding.figure.is_some_and(|figure| figure.is_known());
+        if !is_known(least) {
+            return;
+        }
+        let least = cost(least);
         let resolution = self.settings.resolution.ln_1p();
         let burden = |finding: &Finding| self.shape.burden(finding.plan);
         let simplest = plans
             .iter_mut()
-            .filter(|plan| may_be_named(plan) && cost(plan) < -resolution)
+            .filter(|plan| may_be_named(plan) && is_known(plan) && cost(plan) < -resolution)
             .filter(|plan| cost(plan) <= least + resolution * NO_LOSS)
             .min_by(|a, b| burden(a).cmp(&burden(b)).then(cost(a).total_cmp(&cost(b))));
         if let Some(simplest) = simplest {

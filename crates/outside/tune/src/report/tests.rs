@@ -110,6 +110,26 @@ fn a_gain_within_the_resolution_is_not_expected() {
     assert!(report.plans.iter().all(|plan| plan.status != Status::Expected));
 }
 
+/// In one of two rounds jemalloc takes a fifth of the default's time, in the other as long.
+#[test]
+fn a_plan_whose_interval_is_not_known_is_not_expected() {
+    let mut evidence = Vec::new();
+    for (block, times) in [[10.0, 2.0], [10.0, 10.0]].into_iter().enumerate() {
+        for (candidate, value) in times.into_iter().enumerate() {
+            let candidate = Candidate(candidate as u32);
+            let order = Order { phase: Phase::Race, block: block as u32, candidate };
+            evidence.push(Trial::new(order, 1.0, Outcome::Value(value)));
+        }
+    }
+    let settings = settings(Goal::Minimize);
+    let report = Report::new(&space(), &settings, &evidence, Stop::MaxTime, "t".into());
+    assert_eq!(report.plans.len(), 2);
+    let jemalloc = report.plans.iter().find(|plan| plan.plan == "jemalloc").unwrap();
+    assert!(jemalloc.ratio.unwrap() < 0.6 && jemalloc.confidence.is_none(), "{jemalloc:?}");
+    assert_eq!(jemalloc.status, Status::Tied);
+    assert!(report.best.is_none() && report.expected.is_none());
+}
+
 /// jemalloc gains 10 %, and with huge pages 0.1 % more; nothing is proved yet.
 #[test]
 fn of_plans_expected_to_be_equal_the_simplest_is_named() {

@@ -291,6 +291,9 @@ fn effects(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// How to continue a search that has not shown enough.
+const MORE: &str = "--resume with a larger --max-runs or --max-time would tell.";
+
 fn verdict(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
     let why = match report.stop {
         Stop::Decided if report.best.is_some() => "no other plan can be shown to be better",
@@ -324,7 +327,15 @@ fn verdict(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
                     _ => "not shown",
                 };
                 writeln!(out, "Expected to be best ({basis}): {name}: {result}.")?;
-                writeln!(out, "--resume with a larger --max-runs or --max-time would tell.")?;
+                writeln!(out, "{MORE}")?;
+            } else if report.plans.iter().any(|plan| plan.basis.is_some() && plan.confidence.is_none())
+            {
+                writeln!(
+                    out,
+                    "The runs are too few, or differ too much, to say which plan is expected to be \
+                     best."
+                )?;
+                writeln!(out, "{MORE}")?;
             } else if report.plans.iter().any(|plan| plan.basis.is_some()) {
                 let resolution = 100.0 * report.resolution;
                 let of = compared(report).map(|of| format!(", of the {of}")).unwrap_or_default();
