@@ -114,7 +114,8 @@ METHODS = {"random": by_chance, "TPE": by_tpe, "SMAC": by_smac}
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--example", required=True, help="the example budget of numapilot-tune")
-    parser.add_argument("--space", default="one", choices=["one", "several"], help="nodes")
+    parser.add_argument("--space", default="one", choices=["few", "one", "several"],
+                        help="few plans, or the number of nodes")
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--searches", type=int, default=200)
     parser.add_argument("--first-seed", type=int, default=10000)

@@ -6,7 +6,7 @@ use assert_cmd::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::folder;
+use super::{folder, json};
 
 /// Prints its progress.
 const PROGRAM: &str =
@@ -90,4 +90,21 @@ fn progress_is_refused_where_it_cannot_be_read() {
         let text = String::from_utf8(output).unwrap();
         assert!(text.contains(part), "{text}");
     }
+}
+
+#[test]
+fn a_few_plans_need_no_more_runs_than_many() {
+    let folder = folder(&[
+        ("a", "FIGURE", "101"),
+        ("b", "FIGURE", "60"),
+        ("c", "FIGURE", "99"),
+        ("d", "FIGURE", "102"),
+        ("e", "FIGURE", "98"),
+    ]);
+    let profiles = ["a", "b", "c", "d", "e"];
+    let search = super::tune(folder.path(), &profiles, &["--max-runs", "13", "--json"]);
+    let report = json(search);
+    assert!(report["runs"].as_u64().unwrap() <= 13, "{report}");
+    let named = if report["best"].is_null() { &report["expected"] } else { &report["best"] };
+    assert_eq!(named["plan"], "FIGURE=60", "{report}");
 }

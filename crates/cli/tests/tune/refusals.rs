@@ -39,7 +39,7 @@ fn what_is_measured_is_checked_before_the_first_run() {
 fn what_cannot_end_well_is_refused_before_the_first_run() {
     let folder = folder(&[("fast", "FIGURE", "80")]);
     let refused = |more: &[&str]| error(tune(folder.path(), &["fast"], more), 125);
-    assert!(refused(&["--max-runs", "3"]).contains("at least 18 runs"));
+    assert!(refused(&["--max-runs", "3"]).contains("2 plans need at least 13 runs"));
     assert!(refused(&["--output", "fast"]).contains("--force"));
     assert!(
         refused(&["--output", "no/such/folder/x"]).contains("(--output FILE): cannot write no/")

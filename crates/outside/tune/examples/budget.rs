@@ -3,12 +3,13 @@
 //!
 //! ```text
 //! budget tune SPACE RUNS [SEARCHES]    searches by tune
+//! budget effects SPACE [SEARCHES]      the plan of the levels that are best by themselves
 //! budget ask SPACE SEED RUNS           one program, for other optimisers
 //! ```
 //!
-//! SPACE is `one` (node; 18 and 45 plans) or `several` (423 plans on average). `ask` prints the
-//! numbers of levels. It answers `run LEVEL...` with the seconds of a run, 0 if it fails, and
-//! `regret LEVEL...` with the logarithm of a plan's true time divided by the best plan's.
+//! SPACE is `few` (6 and 8 plans), `one` (node; 18 and 45 plans) or `several` (423 plans on average).
+//! `ask` prints the numbers of levels. It answers `run LEVEL...` with the seconds of a run, 0 if it
+//! fails, and `regret LEVEL...` with the logarithm of a plan's true time divided by the best plan's.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a simulation of made-up machines")]
 
@@ -38,6 +39,7 @@ fn main() {
     let number = |index: usize| words.get(index).map(|text| text.parse::<u64>().unwrap());
     match words[0].as_str() {
         "ask" => ask(&words[1], number(2).unwrap(), number(3).unwrap() as usize),
+        "effects" => effects(&words[1], number(2).unwrap_or(400)),
         _ => {
             let runs = number(2).unwrap() as usize;
             let searches = number(3).unwrap_or(400);
@@ -53,6 +55,25 @@ fn main() {
             }
         }
     }
+}
+
+/// How close a search comes that knows the exact effect of every single change of the default, and
+/// nothing of what levels do together.
+fn effects(space: &str, searches: u64) {
+    let is_close = |seed: &u64| {
+        let program = surface(space, *seed, World::USUAL);
+        let best = |(factor, &levels): (usize, &usize)| {
+            let effect = |level: &usize| match level {
+                0 => 0.0,
+                level => program.level_effect(factor, *level),
+            };
+            (0..levels).min_by(|a, b| effect(a).total_cmp(&effect(b))).unwrap()
+        };
+        let point: Vec<usize> = program.shape.levels.iter().enumerate().map(best).collect();
+        program.regret(program.shape.cell(&point)) <= 0.05_f64.ln_1p()
+    };
+    let close = (FIRST_SEED..FIRST_SEED + searches).filter(is_close).count();
+    println!("the best levels together: {close} of {searches} close");
 }
 
 /// Plays one program.

@@ -113,16 +113,19 @@ impl Setup {
             seed: args.effort.seed,
             prior: Prior::default(),
         };
-        let is_economical = is_economical(&shape, &settings);
-        // A guest is as cold in its first run as in any other, and of few runs none is spared.
-        settings.warm_up =
-            args.effort.warmup.unwrap_or(usize::from(emulated.is_none() && !is_economical));
-        settings.noise_runs = match (args.effort.noise_runs, &emulated) {
-            (Some(runs), _) => usize::from(runs),
-            (None, _) if is_economical => ECONOMICAL_NOISE_RUNS,
-            (None, Some(_)) => EMULATED_NOISE_RUNS,
-            (None, None) => NOISE_RUNS,
-        };
+        // A guest is as cold in its first run as in any other.
+        settings.warm_up = args.effort.warmup.unwrap_or(usize::from(emulated.is_none()));
+        let noise_runs = args.effort.noise_runs.map(usize::from);
+        settings.noise_runs = noise_runs.unwrap_or(match &emulated {
+            Some(_) => EMULATED_NOISE_RUNS,
+            None => NOISE_RUNS,
+        });
+        let are_few = settings.max_runs < settings.least_raced(&shape);
+        if are_few || is_economical(&shape, &settings) {
+            // Of few runs none is spared.
+            settings.warm_up = args.effort.warmup.unwrap_or(0);
+            settings.noise_runs = noise_runs.unwrap_or(ECONOMICAL_NOISE_RUNS);
+        }
         let least = settings.least_runs(&shape);
         settings.max_runs = match args.effort.max_runs {
             Some(runs) if runs < least => bail!(
@@ -131,19 +134,14 @@ impl Setup {
                     1 => format!(
                         "the default alone takes {least} runs (--warmup and --noise-runs); raise it"
                     ),
-                    // Fewer plans would all race, which takes more runs than a short search.
-                    plans if is_economical => {
-                        format!("{plans} plans need at least {least} runs; raise it")
-                    }
-                    plans => format!(
-                        "{plans} plans need at least {least} runs; raise it, or compare fewer \
-                         plans with --factor"
-                    ),
+                    plans => format!("{plans} plans need at least {least} runs; raise it"),
                 }
             ),
             Some(runs) => runs,
-            None if emulated.is_some() => Settings::default_max_runs_emulated(&shape).max(least),
-            None => Settings::default_max_runs(&shape).max(least),
+            None if emulated.is_some() => {
+                Settings::default_max_runs_emulated(&shape).max(settings.least_raced(&shape))
+            }
+            None => Settings::default_max_runs(&shape).max(settings.least_raced(&shape)),
         };
         Ok(Self { machine, program, judge, metric, input, space, settings, machine_wide, emulated })
     }

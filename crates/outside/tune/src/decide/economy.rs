@@ -140,6 +140,47 @@ mod tests {
         let timed = Settings { max_seconds: Some(60.0), ..few.clone() };
         assert!(!is_economical(&shape, &timed));
         assert!(!is_economical(&shape, &Settings { max_runs: 40, ..few.clone() }));
-        assert!(!is_economical(&Shape { levels: vec![6], ..Shape::default() }, &few));
+    }
+
+    #[test]
+    fn two_plans_race_and_so_do_plans_outside_the_grid_if_the_runs_suffice() {
+        let outside = Shape { extras: 4, ..grid(vec![]) };
+        assert!(
+            is_economical(&grid(vec![3]), &few(39)) && !is_economical(&grid(vec![2]), &few(13))
+        );
+        // Five plans and two of the final run three times, the default five times more.
+        assert!(is_economical(&outside, &few(25)) && !is_economical(&outside, &few(26)));
+    }
+
+    #[test]
+    fn few_runs_find_one_of_few_plans_and_more_of_them_prove_it() {
+        for shape in [grid(vec![6]), grid(vec![2, 3]), Shape { extras: 5, ..grid(vec![]) }] {
+            let mut evidence = Vec::new();
+            let search = |max_runs: usize, evidence: &mut Vec<Trial>| {
+                let settings = Settings { noise_runs: 1, ..few(max_runs) };
+                while let Decision::Run(orders) = decide(&shape, &settings, evidence) {
+                    for order in orders {
+                        let value = if order.candidate == Candidate(4) { 0.7 } else { 1.0 }
+                            + 0.01 * ((evidence.len() * 7) % 5) as f64;
+                        evidence.push(Trial::new(order, value, Outcome::Value(value)));
+                    }
+                }
+                Findings::new(&shape, &settings, evidence)
+            };
+            let findings = search(13, &mut evidence);
+            assert!(evidence.len() <= 13 && evidence.iter().all(|t| t.order.phase != Phase::Race));
+            assert_eq!(findings.named(), Candidate(4), "{findings:?}");
+            // More runs continue with a race of the plans that may be best.
+            let findings = search(60, &mut evidence);
+            assert_eq!(findings.best().map(|best| best.plan), Some(Candidate(4)), "{findings:?}");
+        }
+    }
+
+    fn grid(levels: Vec<usize>) -> Shape {
+        Shape { levels, ..Shape::default() }
+    }
+
+    fn few(max_runs: usize) -> Settings {
+        Settings::simple(Goal::Minimize, max_runs)
     }
 }

@@ -33,12 +33,18 @@ impl Tally {
 }
 
 /// A program on a machine with one node (6 allocators and 3 settings of THP, or 5, 3 and 3 levels),
-/// or on one with several.
+/// with few plans (6 allocators, or 4 of them and 2 settings of THP), or on a machine with several
+/// nodes.
 pub fn surface(space: &str, seed: u64, world: World) -> Surface {
     if space == "several" {
         return Surface::random(seed, world);
     }
-    let levels = if seed.is_multiple_of(2) { vec![6, 3] } else { vec![5, 3, 3] };
+    let levels = match (space, seed.is_multiple_of(2)) {
+        ("few", true) => vec![6],
+        ("few", false) => vec![4, 2],
+        (_, true) => vec![6, 3],
+        (_, false) => vec![5, 3, 3],
+    };
     Surface::with_levels(levels, world, &mut StdRng::seed_from_u64(seed))
 }
 

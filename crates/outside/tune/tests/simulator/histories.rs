@@ -2,9 +2,10 @@
 //! one or not, or with what one observed run lets expect.
 
 use numapilot_tune::decide::{
-    Decision, Earlier, Expectation, Findings, Prior, Settings, decide, history,
+    Decision, Earlier, Expectation, Findings, Prior, Settings, decide, history, is_economical,
 };
 use numapilot_tune::evidence::{Goal, Phase, Trial};
+use numapilot_tune::shape::Shape;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -65,7 +66,8 @@ impl Tally {
 pub fn search(seed: u64, world: World, prior: Prior, share: f64) -> Tally {
     let surface = Surface::random(seed, world);
     let usual = Settings::default_max_runs(&surface.shape);
-    let settings = Settings { prior, ..settings(seed, (usual as f64 * share) as usize) };
+    let runs = (usual as f64 * share) as usize;
+    let settings = Settings { prior, ..settings(&surface.shape, seed, runs) };
     let evidence = run(&surface, &settings, !seed);
     let findings = Findings::glance(&surface.shape, &settings, &evidence);
     let is_close = |plan| surface.regret(plan) <= crate::TOLERANCE.ln_1p();
@@ -83,8 +85,13 @@ pub fn search(seed: u64, world: World, prior: Prior, share: f64) -> Tally {
     }
 }
 
-fn settings(seed: u64, max_runs: usize) -> Settings {
-    Settings { warm_up: 1, seed, ..Settings::simple(Goal::Minimize, max_runs) }
+/// The settings of `tune --max-runs`: a search with few runs has no warm-up and one run for the noise.
+fn settings(shape: &Shape, seed: u64, max_runs: usize) -> Settings {
+    let settings = Settings { warm_up: 1, seed, ..Settings::simple(Goal::Minimize, max_runs) };
+    if is_economical(shape, &settings) {
+        return Settings { warm_up: 0, noise_runs: 1, ..settings };
+    }
+    settings
 }
 
 /// Makes all runs of a search.
@@ -141,7 +148,7 @@ fn earlier_searches(surface: &Surface, seed: u64, world: World, share: f64) -> P
     let earlier = |index: u64| {
         let seed = seed.wrapping_mul(1_000_003).wrapping_add(index);
         let other = surface.alike(share, world, seed);
-        let settings = settings(seed, Settings::default_max_runs(&other.shape));
+        let settings = settings(&other.shape, seed, Settings::default_max_runs(&other.shape));
         let evidence = run(&other, &settings, !seed);
         let (costs, deviations) = history::prediction(&other.shape, &settings, &evidence)?;
         Some(Earlier { name: index.to_string(), costs, deviations })

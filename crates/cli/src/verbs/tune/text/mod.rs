@@ -328,7 +328,10 @@ fn verdict(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
                 };
                 writeln!(out, "Expected to be best ({basis}): {name}: {result}.")?;
                 writeln!(out, "{MORE}")?;
-            } else if report.plans.iter().any(|plan| plan.basis.is_some() && plan.confidence.is_none())
+            } else if report
+                .plans
+                .iter()
+                .any(|plan| plan.basis.is_some() && plan.confidence.is_none())
             {
                 writeln!(
                     out,

@@ -41,17 +41,29 @@ pub fn is_large(shape: &Shape) -> bool {
     shape.candidates().count() > SMALL
 }
 
-/// Whether a search has so few runs for its plans that it has no noise phase and no race. With a
-/// limit of time, the number of runs is not known in advance.
+/// Whether a search has so few runs that it has no noise phase and no race of all plans: fewer than
+/// 40. Two plans always race, and so do plans outside the grid if the runs suffice. With a limit of
+/// time, the number of runs is not known in advance.
 #[must_use]
 pub fn is_economical(shape: &Shape, settings: &Settings) -> bool {
-    is_large(shape) && settings.max_seconds.is_none() && settings.max_runs < FEW
+    let has_grid = shape.cells() > 2;
+    let races = || is_pair(shape) || !has_grid && settings.max_runs >= settings.least_raced(shape);
+    settings.max_seconds.is_none() && settings.max_runs < FEW && !races()
 }
 
-/// Whether plans are screened before they are raced: in large spaces, if there is time.
+/// Whether the default is compared with at most one plan.
+fn is_pair(shape: &Shape) -> bool {
+    shape.candidates().count() <= 2
+}
+
+/// Whether plans are screened before they are raced: in large spaces, if there is time, and in small
+/// ones, if there are, or were, few runs.
 #[must_use]
 pub fn is_screened(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> bool {
-    is_large(shape) && short_list(shape, settings, evidence).is_none()
+    let was_screened =
+        || evidence.iter().any(|t| matches!(t.order.phase, Phase::Screen | Phase::Refine));
+    (is_large(shape) || is_economical(shape, settings) || was_screened())
+        && short_list(shape, settings, evidence).is_none()
 }
 
 /// The plans besides the default that are compared at all, if the time is too short for the whole
@@ -181,15 +193,17 @@ impl Settings {
     /// The least `max_runs` that lets a search come to an end, or with which it can name a plan.
     #[must_use]
     pub fn least_runs(&self, shape: &Shape) -> usize {
-        if is_large(shape) && self.max_seconds.is_none() {
-            // The design, and as many runs that the model chooses.
-            return self.warm_up + self.noise_runs + 2 * FEW_DESIGN;
+        let raced = self.least_raced(shape);
+        if is_pair(shape) || self.max_seconds.is_some() {
+            return raced;
         }
-        self.least_raced(shape)
+        // The design, and as many runs that the model chooses.
+        raced.min(self.warm_up + self.noise_runs + 2 * FEW_DESIGN)
     }
 
     /// The least runs of a search that races plans.
-    fn least_raced(&self, shape: &Shape) -> usize {
+    #[must_use]
+    pub fn least_raced(&self, shape: &Shape) -> usize {
         if shape.candidates().count() < 2 {
             // There is nothing to compare the default with.
             return self.warm_up + self.noise_runs;
