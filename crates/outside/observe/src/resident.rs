@@ -19,6 +19,9 @@ pub struct Resident {
     pub peak_bytes: u64,
     /// Present huge pages of hugetlbfs in bytes, which are included in both.
     pub hugetlb_bytes: u64,
+    /// Present anonymous pages in bytes (`RssAnon`, Linux 4.5), of which a forked process begins with
+    /// a copy; `VmRSS` if the kernel does not tell.
+    pub anonymous_bytes: u64,
 }
 
 impl Resident {
@@ -39,9 +42,11 @@ impl Resident {
             Some(kib.saturating_mul(1024))
         };
         let hugetlb_bytes = bytes("HugetlbPages").unwrap_or(0);
-        let now_bytes = bytes("VmRSS")?.saturating_add(hugetlb_bytes);
+        let resident_bytes = bytes("VmRSS")?;
+        let anonymous_bytes = bytes("RssAnon").unwrap_or(resident_bytes);
+        let now_bytes = resident_bytes.saturating_add(hugetlb_bytes);
         let peak_bytes = bytes("VmHWM").unwrap_or(0).max(now_bytes);
-        Some(Self { now_bytes, peak_bytes, hugetlb_bytes })
+        Some(Self { now_bytes, peak_bytes, hugetlb_bytes, anonymous_bytes })
     }
 }
 
@@ -59,6 +64,16 @@ mod tests {
         assert_eq!(with.hugetlb_bytes, 4096 << 10);
         let without = seen(status(""));
         assert_eq!((without.now_bytes, without.peak_bytes), (20 << 10, 30 << 10));
+    }
+
+    #[test]
+    fn anonymous_pages_are_a_part() {
+        let seen = |more: &str| {
+            let text = format!("VmHWM:\t 30 kB\nVmRSS:\t 20 kB\n{more}");
+            Resident::parse(text.as_bytes()).unwrap().anonymous_bytes
+        };
+        assert_eq!(seen("RssAnon:\t 12 kB\nRssFile:\t 8 kB\n"), 12 << 10);
+        assert_eq!(seen(""), 20 << 10);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! The peak of resident memory of a program while it runs.
 //!
-//! Source: getrusage(2) and proc_pid_status(5). `ru_maxrss` is exact, but begins with
-//! what the parent had resident when it forked. Below that, the high-water mark in `/proc` counts,
-//! as last read before the end, if the program ran long enough to have its libraries loaded.
+//! Source: getrusage(2) and proc_pid_status(5). `ru_maxrss` is exact and includes processes that the
+//! program has waited for, but it begins with what the child had resident before it executed the
+//! program: a copy of the parent's anonymous pages, and a few pages of code (`dup_mm` and `exec_mmap`
+//! in the kernel). Below that, the high-water mark in `/proc` counts, as last read before the end, if
+//! the program ran long enough to have its libraries loaded. Short processes are missed then.
 //! Neither includes huge pages of hugetlbfs, and `ru_maxrss` lacks processes that the program does
 //! not wait for, such as daemons. These are read while they run, and when the program has ended. If
 //! this process adopts [orphans](numapilot_observe::orphans), the peak of each is read when it ends.
@@ -22,9 +24,13 @@ pub struct Peak {
     seen: Option<u64>,
     /// The highest peak of any process that outlived the program.
     left: u64,
-    /// What this process had resident when it forked, which is the least value of `ru_maxrss`.
+    /// What the child had resident before it executed the program, which is the least value of
+    /// `ru_maxrss`.
     floor: Option<u64>,
 }
+
+/// Most that a forked process touches, beside anonymous pages, before it executes the program.
+const BEFORE_EXEC: u64 = 4 << 20;
 
 impl Peak {
     /// Follows the processes of a tree.
@@ -35,7 +41,7 @@ impl Peak {
             tree: Some(tree),
             seen: None,
             left: 0,
-            floor: floor.map(|resident| resident.peak_bytes),
+            floor: floor.map(|resident| resident.anonymous_bytes + BEFORE_EXEC),
         }
     }
 

@@ -40,6 +40,19 @@ fn wall_time_is_the_metric() {
     assert!(trial.peak_rss_bytes.unwrap() > 0);
 }
 
+/// This process has had more resident than the program ever has.
+#[test]
+fn a_short_process_of_the_program_counts_with_its_peak() {
+    let mut large = vec![0_u8; 96 << 20];
+    large.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
+    assert!(std::hint::black_box(&large).len() > 1 << 20);
+    drop(large);
+    // It ends before its memory is looked at for the first time.
+    let trial = run(shell("perl -e '$_ = q(x) x 40000000'; sleep 0.3"), DEFAULT);
+    let peak = trial.unwrap().peak_rss_bytes.unwrap();
+    assert!((38 << 20..90 << 20).contains(&peak), "{peak}");
+}
+
 #[test]
 fn a_program_that_fails_is_an_outcome_and_its_output_is_kept() {
     let failure = |script| run(shell(script), OTHER).unwrap().failure().cloned();
