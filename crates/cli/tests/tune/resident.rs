@@ -156,7 +156,7 @@ fn trial_of(what: &str, plan: &str, seen: &str) -> Option<(Value, Vec<String>)> 
     let tasks = "pid=$(cat pid); for process in $pid $(cat /proc/$pid/task/*/children); do \
                  for task in /proc/$process/task/*; do";
     let load = format!(
-        "sleep 0.2; {tasks} sed -n 's/^{seen}:[[:space:]]*//p' $task/status; done; done | sort | \
+        "sleep 0.5; {tasks} sed -n 's/^{seen}:[[:space:]]*//p' $task/status; done; done | sort | \
          tr '\\n' ' ' >> log; echo >> log; echo figure=100"
     );
     let mut command = Command::cargo_bin("numapilot").unwrap();
