@@ -174,6 +174,17 @@ fn a_program_that_becomes_a_daemon_is_still_seen() {
     assert!(peak > 64 << 20, "{peak}");
 }
 
+/// Two processes with 40 MB each, at the same time.
+#[test]
+fn the_peak_is_that_of_one_process() {
+    let one = "perl -e '$_ = q(x); $_ x= 40_000_000; select(undef, undef, undef, 0.5)' &";
+    let script = format!("{one} {one} wait");
+    let output = stat(&["--json", "--", "sh", "-c", &script]).assert().success();
+    let value: Value = serde_json::from_slice(&output.get_output().stdout).unwrap();
+    let peak = value["peak_rss_bytes"].as_u64().unwrap();
+    assert!((38_000_000..70_000_000).contains(&peak), "{peak}");
+}
+
 #[test]
 fn intervals_are_lines_of_json() {
     let output = stat(&["--json", "-I", "50", "--", "sleep", "0.3"])

@@ -151,9 +151,6 @@ impl Session {
             Subject::Processes { tree, .. } => {
                 let (rss, mut nodes) = (tree.rss_bytes(), tree.node_bytes());
                 self.peak_rss_bytes = self.peak_rss_bytes.max(tree.peak_rss_bytes());
-                if rss > 0 {
-                    self.peak_rss_bytes = self.peak_rss_bytes.max(Some(rss));
-                }
                 if nodes.as_ref().is_ok_and(NodeBytes::is_empty) && tree.runs_now() {
                     nodes = Err(RUNS_UNSEEN.to_owned());
                 }
@@ -222,10 +219,8 @@ impl Session {
             used(&mut self.begin.figures, &Usage::default());
             used(&mut totals.figures, &usage);
             // wait4(2) leaves out hugetlbfs and daemons.
-            let seen = totals.figures.get(&Metric::RssBytes).and_then(|rss| rss.as_ref().ok());
-            let peak = usage.peak_rss_bytes.max(self.peak_rss_bytes.unwrap_or(0)) as f64;
-            let peak = seen.map_or(peak, |rss| peak.max(*rss));
-            totals.figures.insert(Metric::PeakRssBytes, Ok(peak));
+            let peak = usage.peak_rss_bytes.max(self.peak_rss_bytes.unwrap_or(0));
+            totals.figures.insert(Metric::PeakRssBytes, Ok(peak as f64));
         }
         let all = |points: &[_]| points.to_vec();
         Observation::between(&self.begin, &totals, seconds.as_secs_f64(), self.memory(all))
@@ -277,7 +272,7 @@ impl Session {
             (Metric::VoluntarySwitches, per_thread()),
             (Metric::InvoluntarySwitches, per_thread()),
             (Metric::RssBytes, seen(rss)),
-            (Metric::PeakRssBytes, seen(self.peak_rss_bytes.max(rss))),
+            (Metric::PeakRssBytes, seen(self.peak_rss_bytes.max(tree.peak_rss_bytes()))),
         ])
     }
 }
