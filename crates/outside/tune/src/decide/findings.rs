@@ -335,21 +335,18 @@ impl Judge<'_> {
         if plans.iter().any(|finding| finding.claim == Claim::Best) {
             return;
         }
-        let may_be_named =
-            |finding: &Finding| matches!(finding.claim, Claim::Tied | Claim::Screened);
+        let may_be_named = |finding: &Finding| {
+            matches!(finding.claim, Claim::Tied | Claim::Screened)
+                && finding.figure.is_some_and(|figure| figure.is_known())
+        };
         let is_shown = |finding: &&Finding| finding.figure.is_some();
         let least = plans.iter().filter(is_shown).min_by(|a, b| cost(a).total_cmp(&cost(b)));
-        let Some(least) = least.filter(|least| may_be_named(least)) else { return };
-        let is_known = |finding: &Finding| finding.figure.is_some_and(|figure| figure.is_known());
-        if !is_known(least) {
-            return;
-        }
-        let least = cost(least);
+        let Some(least) = least.filter(|least| may_be_named(least)).map(cost) else { return };
         let resolution = self.settings.resolution.ln_1p();
         let burden = |finding: &Finding| self.shape.burden(finding.plan);
         let simplest = plans
             .iter_mut()
-            .filter(|plan| may_be_named(plan) && is_known(plan) && cost(plan) < -resolution)
+            .filter(|plan| may_be_named(plan) && cost(plan) < -resolution)
             .filter(|plan| cost(plan) <= least + resolution * NO_LOSS)
             .min_by(|a, b| burden(a).cmp(&burden(b)).then(cost(a).total_cmp(&cost(b))));
         if let Some(simplest) = simplest {

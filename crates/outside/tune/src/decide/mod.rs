@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use crate::evidence::{Goal, Order, Phase, Trial};
 use crate::shape::{Candidate, DEFAULT, Shape};
 use budget::{BLOCK, Shares};
-pub use budget::{Outlook, is_economical, is_large, is_short, outlook, too_few_runs};
+pub use budget::{Outlook, is_economical, is_selective, is_short, outlook, too_few_runs};
 pub use findings::{Basis, Claim, Figure, Finding, Findings, Held, MainEffect};
 pub use prior::{Earlier, Expectation, Prior};
 pub use propose::surfaces;

@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::bail;
 use numapilot_cli_kit::terminal::Terminal;
 use numapilot_tune::decide::prior::Levels;
-use numapilot_tune::decide::{Prior, is_economical, is_large};
+use numapilot_tune::decide::{Prior, is_selective};
 use numapilot_tune::evidence::Trial;
 use numapilot_tune::journal::Journal;
 
@@ -74,8 +74,7 @@ pub fn prior(
 ) -> anyhow::Result<Prior> {
     let mut prior = Prior::default();
     // Of few plans all race at once, so that there is nothing to choose.
-    let shape = setup.space.shape();
-    if !is_large(&shape) && !is_economical(&shape, &setup.settings) {
+    if !is_selective(&setup.space.shape(), &setup.settings) {
         if let Some(option) = args.prior.given() {
             terminal.say(format_args!(
                 "{option} is not used: there are so few plans that all of them run in every round"

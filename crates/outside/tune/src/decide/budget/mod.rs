@@ -36,8 +36,7 @@ pub const FEW_DESIGN: usize = 6;
 const SHOWN: f64 = 5.5;
 
 /// Whether the space has too many plans to race all of them.
-#[must_use]
-pub fn is_large(shape: &Shape) -> bool {
+fn is_large(shape: &Shape) -> bool {
     shape.candidates().count() > SMALL
 }
 
@@ -51,6 +50,13 @@ pub fn is_economical(shape: &Shape, settings: &Settings) -> bool {
     settings.max_seconds.is_none() && settings.max_runs < FEW && !races()
 }
 
+/// Whether the model chooses which plans run, because there are too many to race all of them, or too
+/// few runs.
+#[must_use]
+pub fn is_selective(shape: &Shape, settings: &Settings) -> bool {
+    is_large(shape) || is_economical(shape, settings)
+}
+
 /// Whether the default is compared with at most one plan.
 fn is_pair(shape: &Shape) -> bool {
     shape.candidates().count() <= 2
@@ -62,7 +68,7 @@ fn is_pair(shape: &Shape) -> bool {
 pub fn is_screened(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> bool {
     let was_screened =
         || evidence.iter().any(|t| matches!(t.order.phase, Phase::Screen | Phase::Refine));
-    (is_large(shape) || is_economical(shape, settings) || was_screened())
+    (is_selective(shape, settings) || was_screened())
         && short_list(shape, settings, evidence).is_none()
 }
 
