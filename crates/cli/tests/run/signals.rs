@@ -147,3 +147,21 @@ fn an_ignored_hangup_stays_ignored() {
     assert_eq!(u64::from_str_radix(mask, 16).unwrap() & 1, 1, "{text}");
     assert!(child.wait().unwrap().success());
 }
+
+/// The program has inherited that the signal is ignored. One that handles it nevertheless gets it, as
+/// without numapilot in between.
+#[test]
+fn a_program_that_handles_an_ignored_signal_gets_it() {
+    let mut child = Command::new("nohup")
+        .args([NUMAPILOT, "run", "--verbose", "perl", "-e"])
+        .arg("$| = 1; $SIG{HUP} = sub { exit 7 }; print qq(ready\\n); sleep 600")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    signal(&child, libc::SIGHUP);
+    assert_eq!(child.wait().unwrap().code(), Some(7));
+}

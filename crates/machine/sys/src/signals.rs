@@ -21,6 +21,8 @@ pub struct Arrived {
     pub from_kernel: bool,
     /// Whether this process caused it, for instance by a write to a closed pipe.
     pub from_self: bool,
+    /// Whether this process ignored it before, as one under nohup ignores `SIGHUP`.
+    pub ignored: bool,
 }
 
 /// All signals of this kernel that a process can receive as data: all but `SIGKILL` and `SIGSTOP`,
@@ -39,12 +41,14 @@ pub fn catchable() -> Vec<i32> {
 pub struct SignalFd {
     fd: OwnedFd,
     before: libc::sigset_t,
+    /// The signals that this process ignored.
+    ignored: Vec<i32>,
 }
 
 impl SignalFd {
-    /// Blocks and receives `signals`, except those that this process ignores: a program under nohup
-    /// must not receive SIGHUP again. `SIGPIPE` is received nevertheless, because it is Rust's
-    /// runtime that ignores it. A write to a closed pipe still fails with `EPIPE`.
+    /// Blocks and receives `signals`, also those that this process ignores, because the kernel keeps
+    /// a signal that is blocked. `SIGPIPE` does not count as ignored, because it is Rust's runtime
+    /// that ignores it. A write to a closed pipe still fails with `EPIPE`.
     ///
     /// Threads that exist already still get the signals, so open it before the first thread is
     /// started.
@@ -53,14 +57,16 @@ impl SignalFd {
     /// `EINVAL` for an invalid signal number, `EMFILE` without free descriptors.
     pub fn open(signals: &[i32]) -> io::Result<Self> {
         let mut set = empty();
+        let mut ignored = Vec::new();
         for &signal in signals {
             if signal == libc::SIGPIPE {
                 receive_broken_pipes()?;
             }
-            if !is_ignored(signal)? {
-                // SAFETY: the set is initialised; an invalid number is refused.
-                check(i64::from(unsafe { libc::sigaddset(&raw mut set, signal) }))?;
+            if is_ignored(signal)? {
+                ignored.push(signal);
             }
+            // SAFETY: the set is initialised; an invalid number is refused.
+            check(i64::from(unsafe { libc::sigaddset(&raw mut set, signal) }))?;
         }
         let mut before = empty();
         // SAFETY: both sets are live and initialised.
@@ -74,7 +80,7 @@ impl SignalFd {
         let fd = check(i64::from(unsafe { libc::signalfd(-1, &raw const set, flags) }))?;
         let fd = i32::try_from(fd).map_err(io::Error::other)?;
         // SAFETY: the kernel has just returned this descriptor, which nothing else uses.
-        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) }, before })
+        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) }, before, ignored })
     }
 
     /// The next signal, or `None` if none is pending.
@@ -90,12 +96,16 @@ impl SignalFd {
             libc::read(self.fd.as_raw_fd(), (&raw mut info).cast(), bytes) as libc::c_long
         });
         match read {
-            Ok(_) => Ok(Some(Arrived {
-                signal: i32::try_from(info.ssi_signo).map_err(io::Error::other)?,
-                // sigaction(2): SI_USER, SI_QUEUE and SI_TKILL are not positive.
-                from_kernel: info.ssi_code > 0,
-                from_self: info.ssi_code <= 0 && info.ssi_pid == std::process::id(),
-            })),
+            Ok(_) => {
+                let signal = i32::try_from(info.ssi_signo).map_err(io::Error::other)?;
+                Ok(Some(Arrived {
+                    signal,
+                    // sigaction(2): SI_USER, SI_QUEUE and SI_TKILL are not positive.
+                    from_kernel: info.ssi_code > 0,
+                    from_self: info.ssi_code <= 0 && info.ssi_pid == std::process::id(),
+                    ignored: self.ignored.contains(&signal),
+                }))
+            }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(e) => Err(e),
         }
@@ -191,7 +201,8 @@ mod tests {
         assert_eq!(fd.next().unwrap(), None);
         // SAFETY: pthread_kill to the calling thread.
         unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR1) };
-        let arrived = Arrived { signal: libc::SIGUSR1, from_kernel: false, from_self: true };
+        let signal = libc::SIGUSR1;
+        let arrived = Arrived { signal, from_kernel: false, from_self: true, ignored: false };
         assert_eq!(fd.next().unwrap(), Some(arrived));
     }
 

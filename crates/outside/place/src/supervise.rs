@@ -95,7 +95,7 @@ impl Supervisor {
         let mut asked = false;
         for arrived in self.receive(&[], Some(limit))? {
             let spares = [STOP, HARMLESS].concat().contains(&arrived.signal);
-            asked |= !spares && !arrived.from_self;
+            asked |= !spares && !arrived.from_self && !arrived.ignored;
             pass_on(arrived, &[])?;
         }
         Ok(asked)
@@ -130,14 +130,16 @@ fn pass_on(arrived: Arrived, programs: &[&Running]) -> Result<(), PlaceError> {
             let _ = program.signal(arrived.signal);
         }
     }
-    if STOP.contains(&arrived.signal) {
+    if STOP.contains(&arrived.signal) && !arrived.ignored {
         // The shell waits until this process stops too.
         stop_self().map_err(PlaceError::Signals)?;
     }
     Ok(())
 }
 
-/// Whether to pass a signal that this process has received on to its program.
+/// Whether to pass a signal that this process has received on to its program. One that this process
+/// ignored is passed on too: the program has inherited that, and has a handler if it wants the
+/// signal.
 fn is_for(arrived: Arrived, own_group: bool, leads_session: bool) -> bool {
     if !arrived.from_kernel {
         return !arrived.from_self;
@@ -166,7 +168,11 @@ mod tests {
     #[test]
     fn signals_go_to_those_who_do_not_have_them_already() {
         let is_for = |signal, from_kernel, own_group, leads| {
-            is_for(Arrived { signal, from_kernel, from_self: false }, own_group, leads)
+            is_for(
+                Arrived { signal, from_kernel, from_self: false, ignored: false },
+                own_group,
+                leads,
+            )
         };
         for signal in [libc::SIGHUP, libc::SIGPWR, libc::SIGSEGV, libc::SIGRTMIN() + 3] {
             assert!(is_for(signal, false, false, false), "{signal} of a process");
@@ -177,7 +183,11 @@ mod tests {
         assert!(is_for(libc::SIGHUP, true, false, true), "the leader alone has it");
         assert!(!is_for(libc::SIGINT, true, false, true));
         assert!(!is_for(libc::SIGXCPU, true, true, true), "our own limit");
-        let broken_pipe = Arrived { signal: libc::SIGPIPE, from_kernel: false, from_self: true };
+        let (signal, ignored) = (libc::SIGPIPE, false);
+        let broken_pipe = Arrived { signal, from_kernel: false, from_self: true, ignored };
         assert!(!super::is_for(broken_pipe, true, true));
+        let (signal, ignored) = (libc::SIGHUP, true);
+        let under_nohup = Arrived { signal, from_kernel: false, from_self: false, ignored };
+        assert!(super::is_for(under_nohup, false, false));
     }
 }

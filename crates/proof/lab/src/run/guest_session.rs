@@ -207,6 +207,10 @@ impl<'a> Run<'a> {
     /// machine.
     fn pass_on(&mut self) -> Result<Option<End>, LabError> {
         while let Some(arrived) = self.signals.next().map_err(LabError::host("receive signals"))? {
+            if arrived.ignored {
+                // The program in the guest has not inherited that.
+                continue;
+            }
             let signal = arrived.signal;
             if signal == libc::SIGWINCH {
                 if let Some(size) = terminal::size() {
