@@ -236,5 +236,10 @@ mod tests {
         assert_eq!(env.get("NUMAPILOT_TEST_OLD").unwrap(), "0");
         assert_eq!(env.get("NUMAPILOT_TEST_NEW"), None);
         assert_eq!(env.huge_pages(HugePages::NoSwitch), HugePageRequest::NoSwitch);
+        // numapilot's own requests them unless the user forbids it.
+        let own = crate::allocators::known("numapilot").unwrap().huge_pages;
+        assert_eq!(environment(&[]).huge_pages(own), HugePageRequest::Made);
+        let mut env = environment(&[("NUMAPILOT_ALLOC_THP", "0")]);
+        assert_eq!(env.huge_pages(own), HugePageRequest::UpTo("NUMAPILOT_ALLOC_THP"));
     }
 }

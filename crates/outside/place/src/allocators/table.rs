@@ -6,7 +6,9 @@
 //! `MIMALLOC_ALLOW_LARGE_OS_PAGES`, before version 2.1 `MIMALLOC_LARGE_OS_PAGES`: works. oneTBB,
 //! `TBB_MALLOC_USE_HUGE_PAGES`: uses pages of the preallocated pool or a machine set to `always`,
 //! so it is not a switch for `madvise`. gperftools, `TCMALLOC_MEMFS_MALLOC_PATH`: a hugetlbfs
-//! mount, so it is not one either. File names are those of the upstream builds and of Debian 12.
+//! mount, so it is not one either. numapilot: works without a variable. File names are those of the upstream builds and of Debian 12.
+
+use numapilot_bind::env::ALLOC_THP;
 
 /// A known allocator.
 #[derive(Debug, PartialEq, Eq)]
@@ -147,7 +149,8 @@ pub const KNOWN: &[Known] = &[
         files: &["libnumapilot_alloc.so"],
         package: None,
         source: "this project",
-        huge_pages: HugePages::NoSwitch,
+        // It is on by default. The user's own value is found by this.
+        huge_pages: HugePages::Variables(&[ALLOC_THP], "1"),
     },
 ];
 
