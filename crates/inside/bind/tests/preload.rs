@@ -170,6 +170,13 @@ fn exec_keeps_the_cpu_and_what_the_program_chose() {
 }
 
 #[test]
+fn a_program_without_the_library_may_use_all_cpus() {
+    let cases = compiled("cases.c", "cc", &[]);
+    let Some(run) = run(Command::new(cases).arg("without-library")) else { return };
+    assert!(run.output.status.success(), "{}", run.stdout());
+}
+
+#[test]
 fn errno_is_kept() {
     holds("keeps-errno", tally(2, 0));
 }

@@ -191,7 +191,8 @@ fn is_caller(thread: pthread_t) -> bool {
     thread == unsafe { libc::pthread_self() }
 }
 
-fn no_such_call() -> c_int {
+/// The result of a function that the C library lacks.
+pub fn no_such_call() -> c_int {
     // SAFETY: the location is valid for the calling thread.
     unsafe { *libc::__errno_location() = libc::ENOSYS };
     -1

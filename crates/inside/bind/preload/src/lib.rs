@@ -9,7 +9,8 @@
 //!  program loaded --> load, init: CPU list, occupancy table; the main thread takes the first CPU
 //!  pthread_create --> create: take a CPU, create, pin the new thread, let it go
 //!  fork           --> process::forked: the child is a new process and takes a CPU
-//!  exec           --> init again: the occupancy table knows the process, which keeps its CPU
+//!  exec           --> exec: the new program may use all CPUs, if it cannot load this library
+//!                 --> init again: the occupancy table knows the process, which keeps its CPU
 //!                 --> rehome: the child's memory follows it, if NUMAPILOT_REHOME is set
 //!                 --> agent: a thread that carries out the requests in NUMAPILOT_AGENT's file
 //!  sched_*affinity -> affinity: the program's own choice takes precedence and is noted
@@ -25,6 +26,7 @@ mod affinity;
 mod agent;
 mod create;
 mod env;
+mod exec;
 mod init;
 mod kernel;
 mod load;

@@ -9,7 +9,10 @@ use core::mem::transmute_copy;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-use libc::{c_int, c_void, cpu_set_t, pid_t, pthread_attr_t, pthread_t, size_t};
+use libc::{
+    c_char, c_int, c_void, cpu_set_t, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t,
+    pthread_attr_t, pthread_t, size_t,
+};
 
 use crate::kernel::keeping_errno;
 
@@ -18,6 +21,9 @@ pub type Start = extern "C" fn(*mut c_void) -> *mut c_void;
 /// `func` of thrd_create(3).
 pub type StartC11 = extern "C" fn(*mut c_void) -> c_int;
 
+/// `argv` and `envp` of execve(2).
+pub type Strings = *const *const c_char;
+
 type PthreadCreate =
     unsafe extern "C" fn(*mut pthread_t, *const pthread_attr_t, Start, *mut c_void) -> c_int;
 type ThrdCreate = unsafe extern "C" fn(*mut pthread_t, StartC11, *mut c_void) -> c_int;
@@ -25,6 +31,18 @@ type SchedSet = unsafe extern "C" fn(pid_t, size_t, *const cpu_set_t) -> c_int;
 type SchedGet = unsafe extern "C" fn(pid_t, size_t, *mut cpu_set_t) -> c_int;
 type ThreadSet = unsafe extern "C" fn(pthread_t, size_t, *const cpu_set_t) -> c_int;
 type ThreadGet = unsafe extern "C" fn(pthread_t, size_t, *mut cpu_set_t) -> c_int;
+type Exec = unsafe extern "C" fn(*const c_char, Strings) -> c_int;
+type ExecWith = unsafe extern "C" fn(*const c_char, Strings, Strings) -> c_int;
+type ExecOpen = unsafe extern "C" fn(c_int, Strings, Strings) -> c_int;
+type ExecAt = unsafe extern "C" fn(c_int, *const c_char, Strings, Strings, c_int) -> c_int;
+type Spawn = unsafe extern "C" fn(
+    *mut pid_t,
+    *const c_char,
+    *const posix_spawn_file_actions_t,
+    *const posix_spawnattr_t,
+    Strings,
+    Strings,
+) -> c_int;
 
 /// A function that is looked up once: when the library is loaded, or at an earlier first use.
 pub struct Next<F> {
@@ -61,6 +79,14 @@ pub fn find_all() {
     SCHED_GETAFFINITY.get();
     PTHREAD_SETAFFINITY.get();
     PTHREAD_GETAFFINITY.get();
+    EXECVE.get();
+    EXECVEAT.get();
+    FEXECVE.get();
+    EXECV.get();
+    EXECVP.get();
+    EXECVPE.get();
+    POSIX_SPAWN.get();
+    POSIX_SPAWNP.get();
 }
 
 /// See pthread_create(3).
@@ -75,3 +101,19 @@ pub static SCHED_GETAFFINITY: Next<SchedGet> = Next::new(c"sched_getaffinity");
 pub static PTHREAD_SETAFFINITY: Next<ThreadSet> = Next::new(c"pthread_setaffinity_np");
 /// See pthread_getaffinity_np(3).
 pub static PTHREAD_GETAFFINITY: Next<ThreadGet> = Next::new(c"pthread_getaffinity_np");
+/// See execve(2).
+pub static EXECVE: Next<ExecWith> = Next::new(c"execve");
+/// See execveat(2).
+pub static EXECVEAT: Next<ExecAt> = Next::new(c"execveat");
+/// See fexecve(3).
+pub static FEXECVE: Next<ExecOpen> = Next::new(c"fexecve");
+/// See execv(3).
+pub static EXECV: Next<Exec> = Next::new(c"execv");
+/// See execvp(3).
+pub static EXECVP: Next<Exec> = Next::new(c"execvp");
+/// See execvpe(3).
+pub static EXECVPE: Next<ExecWith> = Next::new(c"execvpe");
+/// See posix_spawn(3).
+pub static POSIX_SPAWN: Next<Spawn> = Next::new(c"posix_spawn");
+/// See posix_spawnp(3).
+pub static POSIX_SPAWNP: Next<Spawn> = Next::new(c"posix_spawnp");

@@ -2,7 +2,7 @@
 //!
 //! A forked child takes a CPU of its own at once, because servers that fork a process for each
 //! connection (PostgreSQL) have to be spread. The short-lived children of a shell move too, which
-//! costs them one system call. `exec` keeps process and CPU, which are both in the occupancy table.
+//! costs them one system call. `exec` keeps the process, and with it its CPU in the occupancy table.
 //! A child of `vfork` or `posix_spawn` runs in its parent's memory, or without a fork handler,
 //! until it calls `exec`; the new program then finds that the process is unknown and takes a CPU.
 

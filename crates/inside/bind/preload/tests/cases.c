@@ -3,8 +3,10 @@
  * does. Affinities are read from the kernel, because a library may interpose the functions. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -316,6 +318,62 @@ static void execs(const char *self) {
   CHECK(first_word(command) == 0);
 }
 
+extern char **environ;
+
+/* The programs that these start have no library. They must see both CPUs. */
+static void without_library(const char *self) {
+  char *const arguments[] = {(char *)self, "only-cpu", NULL}, *const nothing[] = {NULL};
+  for (int way = 0; way < 8; way++) {
+    int ends[2], value = -2;
+    pid_t child;
+    CHECK(pipe(ends) == 0);
+    if (way == 6 || way == 7) {
+      posix_spawn_file_actions_t actions;
+      CHECK(posix_spawn_file_actions_init(&actions) == 0);
+      CHECK(posix_spawn_file_actions_adddup2(&actions, ends[1], 1) == 0);
+      CHECK((way == 6 ? posix_spawn : posix_spawnp)(&child, self, &actions, NULL, arguments, nothing) == 0);
+      posix_spawn_file_actions_destroy(&actions);
+      CHECK(only_cpu() == 0);
+    } else if ((child = way == 5 ? vfork() : fork()) == 0) {
+      dup2(ends[1], 1);
+      if (way == 0) execve(self, arguments, nothing);
+      if (way == 1) execvpe(self, arguments, nothing);
+      if (way == 2) fexecve(open(self, O_RDONLY), arguments, nothing);
+      if (way == 3) environ = NULL, execv(self, arguments);
+      if (way == 4) environ = NULL, execvp(self, arguments);
+      if (way == 5) execve(self, arguments, nothing);
+      _exit(9);
+    }
+    close(ends[1]);
+    FILE *output = fdopen(ends[0], "r");
+    CHECK(output && fscanf(output, "%d", &value) == 1);
+    fclose(output);
+    CHECK(wait_for(child) == 0);
+    if (value != -1) printf("way %d: %d\n", way, value), exit(1);
+  }
+  CHECK(only_cpu() == 0);
+  /* A call that fails pins the caller again and keeps the error. */
+  CHECK(execve("/nowhere", arguments, nothing) == -1 && errno == ENOENT);
+  CHECK(only_cpu() == 0);
+  /* What the program has chosen holds for the programs that it starts. */
+  cpu_set_t one = just(1);
+  CHECK(sched_setaffinity(0, sizeof one, &one) == 0);
+  pid_t child = fork();
+  if (child == 0) {
+    execve(self, (char *const[]){(char *)self, "stays-pinned", NULL}, nothing);
+    _exit(9);
+  }
+  CHECK(wait_for(child) == 0);
+  child = vfork();
+  if (child == 0) {
+    execve(self, (char *const[]){(char *)self, "stays-pinned", NULL}, nothing);
+    _exit(9);
+  }
+  CHECK(wait_for(child) == 0);
+}
+
+static void stays_pinned(void) { CHECK(only_cpu() == 1); }
+
 static void keeps_errno(void) {
   pthread_t thread;
   errno = 4711;
@@ -442,6 +500,7 @@ int main(int count, char **arguments) {
       {"asks-for-any", asks_for_any},
       {"forks", forks},
       {"vforks", vforks},
+      {"stays-pinned", stays_pinned},
       {"keeps-errno", keeps_errno},
       {"c11", c11},
       {"main-leaves", main_leaves},
@@ -452,6 +511,7 @@ int main(int count, char **arguments) {
   };
   if (!strcmp(name, "only-cpu")) return printf("%d\n", only_cpu()), 0;
   if (!strcmp(name, "execs")) return execs(arguments[0]), 0;
+  if (!strcmp(name, "without-library")) return without_library(arguments[0]), 0;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     if (!strcmp(name, cases[i].name)) return cases[i].run(), 0;
   printf("no case %s\n", name);
