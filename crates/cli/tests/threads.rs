@@ -60,11 +60,26 @@ fn two_cpus() -> bool {
 }
 
 fn run(command: &[&str]) -> Output {
+    run_with(&[], command)
+}
+
+fn run_with(options: &[&str], command: &[&str]) -> Output {
     numapilot()
-        .args(["run", "--threads", "dense", "-C", "0,1", "--"])
+        .args(["run", "--threads", "dense", "-C", "0,1"])
+        .args(options)
+        .arg("--")
         .args(command)
         .output()
         .unwrap()
+}
+
+/// Checks the status, and that standard error has this text.
+#[track_caller]
+fn ends(output: &Output, status: i32, text: &str) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let stderr: String = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(output.status.code(), Some(status), "{stderr}");
+    assert!(stderr.contains(text), "{stderr}");
 }
 
 #[track_caller]
@@ -119,9 +134,28 @@ fn a_static_program_is_placed_from_outside() {
     );
     // The same below a shell in which the library places threads.
     let line = format!("{} watched; exit $?", program.display());
-    let output = run(&["sh", "-c", &line]);
-    holds(&output);
-    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    let named = "placed from outside, a few ms after they started: 4 threads of cases (it is \
+                 statically linked)";
+    ends(&run(&["sh", "-c", &line]), 0, named);
+    ends(&run_with(&["--strict"], &["sh", "-c", &line]), 125, named);
+}
+
+#[test]
+fn a_program_that_a_placed_one_starts_without_the_library_counts_all_cpus() {
+    if !two_cpus() {
+        return;
+    }
+    let (_directory, program) = cases(&["-static"]);
+    // A kernel call at its start, as OpenMP runtimes make it.
+    let static_one = format!("{} only-cpu", program.display());
+    for command in [&*static_one, "env -i nproc"] {
+        let output = run(&["sh", "-c", &format!("{command}; {command}; true")]);
+        holds(&output);
+        let expected = if command == static_one { "-1\n-1\n" } else { "2\n2\n" };
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{command}");
+        // It has no second thread, so nothing was placed from outside.
+        assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
 }
 
 #[test]
@@ -153,7 +187,22 @@ fn a_program_without_our_environment_is_placed_from_outside() {
         return;
     }
     let (_directory, program) = cases(&[]);
-    holds(&run(&["env", "-i", text(&program), "watched"]));
+    let command = ["env", "-i", text(&program), "watched"];
+    let named = "4 threads of cases (its environment does not name libnumapilot_bind.so)";
+    ends(&run(&command), 0, named);
+    ends(&run_with(&["--strict"], &command), 125, named);
+}
+
+#[test]
+fn threads_that_share_the_cpu_of_taskset_are_not_in_effect() {
+    if !two_cpus() {
+        return;
+    }
+    let (_directory, program) = cases(&[]);
+    let command = ["taskset", "-c", "1", text(&program), "stays-on-1"];
+    let cause = "threads: not in effect: cases restricts all its 2 threads to CPUs 1 itself";
+    ends(&run_with(&["--strict"], &command), 125, cause);
+    ends(&run_with(&["--verbose"], &command), 0, cause);
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn memory_nodes() -> usize {
 #[test]
 fn a_daemon_runs_for_as_long_as_the_program() {
     let _alone = alone();
-    let script = "sleep 2; cat /proc/*/cmdline | tr '\\0' ' ' | grep -o 'cores -p '$$' '; exit 7";
+    let script = "sleep 5; cat /proc/*/cmdline | tr '\\0' ' ' | grep -o 'cores -p '$$' '; exit 7";
     let output = run(&["--daemons", "cores", "-v", "--strict", "--", "sh", "-c", script]);
     let stderr = err(&output);
     assert_eq!(output.status.code(), Some(7), "{stderr}");

@@ -2,6 +2,7 @@
 //! processes.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -117,6 +118,11 @@ impl Running {
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.pid
+    }
+
+    /// The occupancy table of its processes, if its threads are placed.
+    pub(crate) fn occupancy(&self) -> Option<&Path> {
+        self.threads.as_ref()?.occupancy()
     }
 
     /// Whether it leads its own process group.

@@ -165,7 +165,7 @@ impl BenchmarkRun<'_> {
         let expected = prepared.expected();
         let watch = |running: &Running| {
             // If the thread cannot be started, the allocator counts as not seen.
-            observer = Observer::start(expected, running.pid(), |_| {}).ok();
+            observer = Observer::start(expected, running, |_| {}).ok();
         };
         let execution = match execute(&prepared, context, watch) {
             Ok(execution) => execution,

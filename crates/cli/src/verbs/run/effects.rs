@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use numapilot_cli_kit::terminal::Terminal;
 use numapilot_place::effect::{Effect, Observer, Outcome, Seen};
-use numapilot_place::{Finished, PlaceError, Prepared};
+use numapilot_place::{Finished, PlaceError, Prepared, Running};
 
 use super::notices::finish;
 
@@ -36,7 +36,13 @@ impl Watch {
 
     /// Starts to observe. A moment after the start, the effects seen by then are printed. `label`
     /// precedes each line.
-    pub fn start(self, terminal: &Terminal, prepared: &Prepared, pid: i32, label: &str) -> Effects {
+    pub fn start(
+        self,
+        terminal: &Terminal,
+        prepared: &Prepared,
+        running: &Running,
+        label: &str,
+    ) -> Effects {
         let expected = prepared.expected();
         let reported = Arc::new(Mutex::new(Vec::new()));
         let mut effects = Effects { label: label.to_owned(), observer: None, reported };
@@ -49,7 +55,7 @@ impl Watch {
             seen.iter().for_each(|seen| self.say(&terminal, &label, seen));
             *reported.lock().unwrap_or_else(PoisonError::into_inner) = seen;
         };
-        match Observer::start(expected, pid, first) {
+        match Observer::start(expected, running, first) {
             Ok(observer) => effects.observer = Some(observer),
             Err(error) => terminal.warn(format!(
                 "{}whether the plan takes effect cannot be watched: {error}",
@@ -91,6 +97,13 @@ impl Watch {
                     }
                     _ => self.say(terminal, &effects.label, daemon),
                 }
+            }
+            if let Some(note) = end.threads.as_ref().and_then(|end| end.note_from_outside()) {
+                if !self.strict {
+                    terminal.warn(format!("{}{note}", effects.label));
+                }
+                outcomes.push(Outcome::from(note.clone()));
+                without.push(note);
             }
             for seen in seen.into_iter().chain(daemons) {
                 without.extend(seen.note());

@@ -151,7 +151,7 @@ pub fn run(
             }
         }?;
         let label = format!("node {}: ", instance.node);
-        effects.push(watch.start(terminal, &instance.prepared, program.pid(), &label));
+        effects.push(watch.start(terminal, &instance.prepared, &program, &label));
         running.push(program);
     }
     let ends = supervisor.wait(running)?;

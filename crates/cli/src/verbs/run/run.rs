@@ -109,7 +109,7 @@ impl Args {
         let supervisor = Supervisor::new()?;
         mark::begin_program();
         let running = prepared.spawn(|_| {})?;
-        let effects = watch.start(terminal, &prepared, running.pid(), "");
+        let effects = watch.start(terminal, &prepared, &running, "");
         let ends = supervisor.wait(vec![running])?;
         watch.finish(terminal, vec![effects], &ends, outcomes)
     }

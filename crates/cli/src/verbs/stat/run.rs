@@ -104,7 +104,7 @@ impl Args {
             let program = prepared.spawn(|_| {})?;
             let expected = prepared.expected();
             let effects = (!expected.is_empty())
-                .then(|| Observer::start(expected, program.pid(), |_| {}))
+                .then(|| Observer::start(expected, &program, |_| {}))
                 .transpose()
                 .context("cannot start a thread to see the plan's effects")?;
             session.follow(program.pid());

@@ -5,18 +5,21 @@
 //! being measured. The last look before a process ended counts.
 
 use std::collections::HashMap;
+use std::fs;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use numapilot_bind::occupancy::{Holds, holds};
 use numapilot_observe::{Orphans, Tree};
 
 use super::Seen;
 use super::expected::Expected;
 use super::process::{Process, Verdict};
 use super::tally::{Record, Tally};
-use crate::check_proc;
+use crate::{Running, check_proc};
 
 /// Pause before the first look. Each pause is twice the one before.
 const FIRST: Duration = Duration::from_millis(2);
@@ -46,13 +49,13 @@ impl Observer {
     /// If no thread can be created, or `/proc` shows another PID namespace.
     pub fn start(
         expected: Expected,
-        program: i32,
+        program: &Running,
         first: impl FnOnce(Vec<Seen>) + Send + 'static,
     ) -> io::Result<Self> {
         // The id would belong to another process there.
         check_proc().map_err(io::Error::other)?;
         let (stop, stopped) = channel();
-        let run = Run::new(expected, program);
+        let run = Run::new(expected, program.pid(), program.occupancy().map(Path::to_owned));
         let thread = thread::Builder::new()
             .name("watch-effects".to_owned())
             .spawn(move || observe(run, &stopped, first))?;
@@ -109,6 +112,8 @@ fn observe(mut run: Run, stopped: &Receiver<()>, first: impl FnOnce(Vec<Seen>)) 
 struct Run {
     expected: Expected,
     tree: Tree,
+    /// The file that tells which processes pin themselves.
+    occupancy: Option<PathBuf>,
     living: HashMap<i32, Living>,
     /// The tallies of processes that have ended, by setting.
     ended: Vec<Tally>,
@@ -119,14 +124,14 @@ struct Living {
     record: Record,
     /// The verdicts of the previous look, which confirm that a setting has no effect.
     before: Vec<Verdict>,
-    image: std::path::PathBuf,
+    image: PathBuf,
 }
 
 impl Run {
-    fn new(expected: Expected, program: i32) -> Self {
+    fn new(expected: Expected, program: i32, occupancy: Option<PathBuf>) -> Self {
         let ended = vec![Tally::default(); expected.0.len()];
         let tree = Tree::of_child_with(program, Orphans::Ignored);
-        Self { expected, tree, living: HashMap::new(), ended }
+        Self { expected, tree, occupancy, living: HashMap::new(), ended }
     }
 
     fn look(&mut self) {
@@ -136,15 +141,18 @@ impl Run {
             }
         }
         let running: Vec<i32> = self.tree.running_with_parents().map(|(pid, _)| pid).collect();
+        let read = self.occupancy.as_ref().and_then(|path| fs::read(path).ok());
+        let occupancy = read.unwrap_or_default();
         for pid in running {
-            self.look_at(pid);
+            self.look_at(pid, &occupancy);
         }
     }
 
-    fn look_at(&mut self, pid: i32) {
+    fn look_at(&mut self, pid: i32, occupancy: &[u8]) {
         let known = self.living.get(&pid);
         let age = known.map_or(Duration::ZERO, |living| living.since.elapsed());
-        let Some(process) = Process::open(pid, age) else { return };
+        let pins_itself = holds(occupancy, pid.unsigned_abs()) == Some(Holds::ItsOwn);
+        let Some(process) = Process::open(pid, age, pins_itself) else { return };
         let ticks = ticks(pid);
         let verdicts: Vec<Verdict> =
             self.expected.0.iter().map(|item| process.verdict_on(item)).collect();

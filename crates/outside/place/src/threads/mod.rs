@@ -31,8 +31,9 @@ use numapilot_topology::CpuId;
 pub use obstacle::{LIBRARY, Obstacle, obstacle};
 pub(crate) use obstacle::{library, obstacle_of};
 pub use order::order;
-pub use outcome::Outcome;
+pub use outcome::{FromOutside, Outcome};
 pub use session::Session;
+use watch::Reported;
 pub use watch::Watcher;
 
 use crate::Note;
@@ -132,7 +133,12 @@ impl Placement {
     /// Creates the session of one run: see [`Session`].
     #[must_use]
     pub fn start(&self) -> Session {
-        Session::new(self.order.clone())
+        let reported = match &self.obstacle {
+            None => Reported::Nothing,
+            Some(Obstacle::NoLibrary) => Reported::All,
+            Some(_) => Reported::Program,
+        };
+        Session::new(self.order.clone(), reported)
     }
 }
 

@@ -33,6 +33,10 @@ pub enum Obstacle {
     NoLibrary,
     /// The program file cannot be read.
     Unreadable(io::ErrorKind),
+    /// It runs without the library, although it can load it.
+    NotLoaded,
+    /// It runs as a user whose processes cannot be inspected.
+    OtherUser,
 }
 
 impl fmt::Display for Obstacle {
@@ -46,6 +50,8 @@ impl fmt::Display for Obstacle {
             Self::Unknown => write!(f, "it is not an ELF program"),
             Self::NoLibrary => write!(f, "{LIBRARY} was not found"),
             Self::Unreadable(kind) => write!(f, "its file cannot be read ({kind})"),
+            Self::NotLoaded => write!(f, "its environment does not name {LIBRARY}"),
+            Self::OtherUser => write!(f, "it runs as another user"),
         }
     }
 }

@@ -14,7 +14,7 @@ use numapilot_observe::{Orphans, Tree};
 use numapilot_sys::affinity;
 use numapilot_topology::CpuSet;
 
-use super::obstacle::{LIBRARY, obstacle_of};
+use super::obstacle::{LIBRARY, Obstacle, obstacle_of};
 use super::pinner::Seen;
 
 /// The running processes of a run, and which side places the threads of each.
@@ -32,6 +32,10 @@ pub struct OutsideProcesses {
 pub struct ToPlace {
     /// Its number.
     pub pid: i32,
+    /// The program that it executes, if that is known.
+    pub program: Option<PathBuf>,
+    /// Why the library does not place its threads.
+    pub obstacle: Obstacle,
     /// Its threads.
     pub threads: Vec<Seen>,
     /// Whether it executes the program of its parent, so that it will not count its CPUs.
@@ -47,14 +51,14 @@ struct Known {
 }
 
 /// The side that places the threads of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Side {
     /// Not known yet: its loader has not loaded the libraries.
     Unknown,
     /// The preloaded library.
     Inside,
-    /// This process.
-    Outside,
+    /// This process, because of this obstacle.
+    Outside(Obstacle),
 }
 
 impl OutsideProcesses {
@@ -110,8 +114,14 @@ impl OutsideProcesses {
                 known.placed_from = side(pid);
                 known.image = image;
             }
-            if known.placed_from == Side::Outside {
-                let to_place = ToPlace { pid, threads: threads(pid), is_copy: false };
+            if let Side::Outside(obstacle) = &known.placed_from {
+                let to_place = ToPlace {
+                    pid,
+                    program: known.image.clone(),
+                    obstacle: obstacle.clone(),
+                    threads: threads(pid),
+                    is_copy: false,
+                };
                 found.push((known.parent, to_place));
             }
         }
@@ -150,16 +160,17 @@ fn other_task(pid: i32) -> Option<i32> {
 fn side(pid: i32) -> Side {
     let is_first = fs::read_link(format!("/proc/{pid}/exe")).is_ok();
     let task = if is_first { pid } else { other_task(pid).unwrap_or(pid) };
-    if obstacle_of(Path::new(&format!("/proc/{task}/exe"))).is_some() {
-        return Side::Outside;
+    let Ok(maps) = fs::read(format!("/proc/{task}/maps")) else {
+        return Side::Outside(Obstacle::OtherUser);
+    };
+    if let Some(obstacle) = obstacle_of(Path::new(&format!("/proc/{task}/exe"))) {
+        return Side::Outside(obstacle);
     }
-    // Not readable: a process of another user, which does not load the library.
-    let Ok(maps) = fs::read(format!("/proc/{task}/maps")) else { return Side::Outside };
     let maps_file = |name: &str| maps.windows(name.len()).any(|window| window == name.as_bytes());
     if maps_file(LIBRARY) {
         Side::Inside
     } else if maps_file("/libc.so.6") || maps_file("/libc-") {
-        Side::Outside
+        Side::Outside(Obstacle::NotLoaded)
     } else {
         Side::Unknown
     }
@@ -246,6 +257,6 @@ mod tests {
         let seen = threads(me);
         assert_eq!(seen[0].tid, me);
         assert!(seen.iter().all(|thread| !thread.affinity.is_empty()));
-        assert_eq!(side(me), Side::Outside);
+        assert_eq!(side(me), Side::Outside(Obstacle::NotLoaded));
     }
 }

@@ -11,27 +11,33 @@ use numapilot_topology::CpuId;
 use tempfile::NamedTempFile;
 
 use super::outcome::Outcome;
-use super::watch::Watcher;
+use super::watch::{Reported, Watcher};
 
 /// The state of one run of a placed program. The occupancy table file is private to the user (0600)
 /// and removed when this is dropped. Processes that still run have it mapped.
 #[derive(Debug)]
 pub struct Session {
     order: Vec<CpuId>,
+    reported: Reported,
     occupancy: io::Result<NamedTempFile>,
     watcher: Option<Watcher>,
 }
 
 impl Session {
-    pub(super) fn new(order: Vec<CpuId>) -> Self {
-        Self { order, occupancy: occupancy_file(), watcher: None }
+    pub(super) fn new(order: Vec<CpuId>, reported: Reported) -> Self {
+        Self { order, reported, occupancy: occupancy_file(), watcher: None }
     }
 
     /// The variable that names the occupancy table. Without a table (if no directory can be
     /// written) every process counts its own threads.
     #[must_use]
     pub fn variable(&self) -> Option<(&'static str, &Path)> {
-        Some((BIND_OCCUPANCY, self.occupancy.as_ref().ok()?.path()))
+        Some((BIND_OCCUPANCY, self.occupancy()?))
+    }
+
+    /// The file of the occupancy table.
+    pub(crate) fn occupancy(&self) -> Option<&Path> {
+        self.occupancy.as_ref().ok().map(NamedTempFile::path)
     }
 
     /// The CPUs in the order in which threads take them.
@@ -46,8 +52,9 @@ impl Session {
     /// # Errors
     /// If this process may not create another thread.
     pub fn watch(&mut self, program: i32) -> io::Result<()> {
-        let occupancy = self.variable().map(|(_, path)| path.to_owned());
-        self.watcher = Some(Watcher::start(program, self.order.clone(), occupancy)?);
+        let occupancy = self.occupancy().map(Path::to_owned);
+        let order = self.order.clone();
+        self.watcher = Some(Watcher::start(program, order, occupancy, self.reported)?);
         Ok(())
     }
 
@@ -73,6 +80,7 @@ impl Session {
             placed: tally.placed + watched.placed,
             pins_itself: tally.pins_itself + watched.pins_itself,
             refused: tally.refused + watched.refused,
+            from_outside: watched.from_outside,
         }
     }
 }
@@ -96,7 +104,7 @@ mod tests {
 
     #[test]
     fn the_occupancy_table_is_private_and_gone_afterwards() {
-        let session = Session::new(vec![CpuId(0)]);
+        let session = Session::new(vec![CpuId(0)], Reported::Nothing);
         let (name, path) = session.variable().unwrap();
         let path = path.to_owned();
         let metadata = std::fs::metadata(&path).unwrap();

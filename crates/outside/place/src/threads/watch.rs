@@ -15,7 +15,7 @@ use numapilot_observe::Orphans;
 use numapilot_sys::affinity;
 use numapilot_topology::{CpuId, CpuSet};
 
-use super::outcome::Outcome;
+use super::outcome::{FromOutside, Outcome};
 use super::outside::{OutsideProcesses, ToPlace};
 use super::pinner::{Order, Pinner, Seen};
 use crate::check_proc;
@@ -33,6 +33,17 @@ const REST: u32 = 50;
 /// themselves.
 const FULL: Duration = Duration::from_secs(1);
 
+/// The programs that were reported as placed from outside before they started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reported {
+    /// None.
+    Nothing,
+    /// The program of the run.
+    Program,
+    /// All.
+    All,
+}
+
 /// The watching thread. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Watcher {
@@ -46,8 +57,18 @@ impl Watcher {
     ///
     /// # Errors
     /// If no thread can be created, or `/proc` shows another PID namespace.
-    pub fn start(program: i32, order: Vec<CpuId>, occupancy: Option<PathBuf>) -> io::Result<Self> {
-        Self::watching(OutsideProcesses::new(program, occupancy), Pinner::new(order))
+    pub(super) fn start(
+        program: i32,
+        order: Vec<CpuId>,
+        occupancy: Option<PathBuf>,
+        reported: Reported,
+    ) -> io::Result<Self> {
+        let is_reported = move |pid: i32| match reported {
+            Reported::Nothing => false,
+            Reported::Program => pid == program,
+            Reported::All => true,
+        };
+        Self::watching(OutsideProcesses::new(program, occupancy), Pinner::new(order), is_reported)
     }
 
     /// Watches a program that runs without the library. `orphans` tells which of its processes are
@@ -56,16 +77,21 @@ impl Watcher {
     /// # Errors
     /// As [`Watcher::start`].
     pub fn of_running(program: i32, order: Vec<CpuId>, orphans: Orphans) -> io::Result<Self> {
-        Self::watching(OutsideProcesses::of_running(program, orphans), Pinner::of_running(order))
+        let processes = OutsideProcesses::of_running(program, orphans);
+        Self::watching(processes, Pinner::of_running(order), |_| true)
     }
 
-    fn watching(processes: OutsideProcesses, pinner: Pinner) -> io::Result<Self> {
+    fn watching(
+        processes: OutsideProcesses,
+        pinner: Pinner,
+        is_reported: impl Fn(i32) -> bool + Send + 'static,
+    ) -> io::Result<Self> {
         // The ids would belong to other processes there.
         check_proc().map_err(io::Error::other)?;
         let (stop, stopped) = channel();
         let thread = thread::Builder::new()
             .name("watch-threads".to_owned())
-            .spawn(move || watch(processes, pinner, &stopped))?;
+            .spawn(move || watch(processes, pinner, &is_reported, &stopped))?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 
@@ -105,9 +131,11 @@ impl Drop for Watcher {
 fn watch(
     mut processes: OutsideProcesses,
     mut pinner: Pinner,
+    is_reported: &dyn Fn(i32) -> bool,
     stopped: &Receiver<Release>,
 ) -> Outcome {
     let all = pinner.all().clone();
+    let mut from_outside = Vec::new();
     let (mut pause, mut last_full, mut needed) = (SHORTEST, None::<Instant>, true);
     let mut rest = FIRST;
     while processes.runs() {
@@ -124,7 +152,10 @@ fn watch(
         let full = last_full.is_none_or(|last| last.elapsed() >= FULL);
         if news || full {
             last_full = Some(start);
-            needed = place_new_threads(&mut processes, &mut pinner, &all);
+            let placed = place_new_threads(&mut processes, &mut pinner, &all);
+            needed = !placed.is_empty();
+            let news = placed.into_iter().filter(|(process, _)| !is_reported(process.pid));
+            news.for_each(|(process, threads)| count(&mut from_outside, process, threads));
         }
         pause = match (needed, news) {
             (false, _) => LONGEST,
@@ -134,7 +165,7 @@ fn watch(
         rest = pause.max(start.elapsed() * REST);
     }
     let Pinner { placed, pins_itself, refused, .. } = pinner;
-    Outcome { placed, pins_itself, refused, ..Outcome::default() }
+    Outcome { placed, pins_itself, refused, from_outside, ..Outcome::default() }
 }
 
 /// Lets all placed threads run on all CPUs, and those that they have created meanwhile.
@@ -156,15 +187,33 @@ fn release(processes: &mut OutsideProcesses, pinner: &mut Pinner, all: &CpuSet) 
     }
 }
 
-/// Places new threads. Returns whether any process needs placing from outside.
-fn place_new_threads(processes: &mut OutsideProcesses, pinner: &mut Pinner, all: &CpuSet) -> bool {
+/// Counts threads that were placed in a process.
+fn count(from_outside: &mut Vec<FromOutside>, process: ToPlace, threads: u32) {
+    let ToPlace { program, obstacle, .. } = process;
+    match from_outside
+        .iter_mut()
+        .find(|known| (&known.program, &known.obstacle) == (&program, &obstacle))
+    {
+        Some(known) => known.threads += threads,
+        None if threads > 0 => from_outside.push(FromOutside { program, obstacle, threads }),
+        None => {}
+    }
+}
+
+/// Places new threads. Returns the processes that need placing from outside, each with the number
+/// of threads that were pinned now.
+fn place_new_threads(
+    processes: &mut OutsideProcesses,
+    pinner: &mut Pinner,
+    all: &CpuSet,
+) -> Vec<(ToPlace, u32)> {
     for process in processes.refresh() {
         pinner.end(process);
     }
-    let to_place = processes.threads_to_place();
-    for ToPlace { pid: process, threads, is_copy } in &to_place {
-        let process = *process;
-        for order in pinner.decide(process, threads, *is_copy) {
+    let mut looked_at = Vec::new();
+    for to_place in processes.threads_to_place() {
+        let (process, before) = (to_place.pid, pinner.placed);
+        for order in pinner.decide(process, &to_place.threads, to_place.is_copy) {
             match order {
                 Order::Pin(tid, cpu) => {
                     let one: CpuSet = [cpu].into_iter().collect();
@@ -182,7 +231,8 @@ fn place_new_threads(processes: &mut OutsideProcesses, pinner: &mut Pinner, all:
                 }
             }
         }
+        looked_at.push((to_place, pinner.placed.saturating_sub(before)));
     }
     pinner.has_looked();
-    !to_place.is_empty()
+    looked_at
 }

@@ -84,7 +84,7 @@ pub(super) fn observe(prepared: &Prepared, running: &Running) -> Option<Observer
         return None;
     }
     // Without a thread there is no observation, and no objection to the run.
-    Observer::start(expected, running.pid(), |_| {}).ok()
+    Observer::start(expected, running, |_| {}).ok()
 }
 
 /// The plan, with the mark of a run in the environment.

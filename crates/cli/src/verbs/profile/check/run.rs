@@ -51,7 +51,7 @@ fn outcomes(args: &CheckArgs, terminal: &Terminal, plan: &Plan) -> anyhow::Resul
     let mut line = String::new();
     BufReader::new(ready).read_line(&mut line)?;
     let (report, reported) = channel();
-    let observer = Observer::start(prepared.expected(), program.pid(), move |seen| {
+    let observer = Observer::start(prepared.expected(), &program, move |seen| {
         // Nobody listens when it comes too late.
         let _ = report.send(seen);
     })

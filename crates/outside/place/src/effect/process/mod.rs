@@ -61,11 +61,13 @@ pub(super) struct Process {
     pub image: PathBuf,
     /// Time since it was first seen.
     pub age: Duration,
+    /// Whether it has set the affinity of its main thread itself.
+    pub pins_itself: bool,
 }
 
 impl Process {
     /// Opens the process with this id. Returns `None` if it has ended or has no program.
-    pub fn open(pid: i32, age: Duration) -> Option<Self> {
+    pub fn open(pid: i32, age: Duration, pins_itself: bool) -> Option<Self> {
         let image = |task: i32| fs::read_link(format!("/proc/{task}/exe"));
         // Searching a living thread takes long in a process with thousands of threads.
         let (task, image) = match image(pid) {
@@ -75,7 +77,7 @@ impl Process {
                 (task, image(task).ok()?)
             }
         };
-        Some(Self { pid, task, image, age })
+        Some(Self { pid, task, image, age, pins_itself })
     }
 
     /// The program's name.
@@ -160,7 +162,21 @@ impl Process {
 
     fn threads(&self, order: &CpuSet) -> Result<Verdict, Verdict> {
         let all = self.affinities()?;
-        let placed = all.iter().filter(|cpus| cpus.is_subset(order) && cpus.len() == 1).count();
+        let is_placed = |cpus: &&CpuSet| cpus.is_subset(order) && cpus.len() == 1;
+        let placed = all.iter().filter(is_placed).count();
+        // Placement may put two threads of one process on one CPU, if other processes of the run
+        // have the others. A program that pins itself, like one behind taskset, does not spread.
+        let shared = all.first().filter(|first| all.iter().all(|cpus| cpus == *first));
+        if let Some(cpu) = shared.filter(|_| self.pins_itself && all.len() > 1 && order.len() > 1) {
+            return Ok(not(
+                format!(
+                    "{} restricts all its {} threads to CPUs {cpu} itself",
+                    self.name(),
+                    all.len()
+                ),
+                "use the program's own setting for threads, or --threads none",
+            ));
+        }
         if placed > 0 {
             return Ok(Verdict::Held(format!("{placed} of {} threads", all.len())));
         }
@@ -409,7 +425,7 @@ mod tests {
         io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         assert_ne!(task_with_memory(pid), pid);
-        let process = Process::open(pid, Duration::ZERO).unwrap();
+        let process = Process::open(pid, Duration::ZERO, false).unwrap();
         assert!(process.name().starts_with("python3"), "{:?}", process.image);
         assert!(process.text("status").unwrap().contains("VmRSS:"));
         assert!(!process.affinities().unwrap().is_empty());
@@ -435,6 +451,7 @@ mod tests {
             task: i32::MAX,
             image: "/bin/gone".into(),
             age: Duration::ZERO,
+            pins_itself: false,
         };
         for item in [
             Item::Memory(Policy {
@@ -449,6 +466,6 @@ mod tests {
         ] {
             assert_eq!(gone.verdict_on(&item), ended(), "{item}");
         }
-        assert!(Process::open(i32::MAX, Duration::ZERO).is_none());
+        assert!(Process::open(i32::MAX, Duration::ZERO, false).is_none());
     }
 }
