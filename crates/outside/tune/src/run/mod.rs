@@ -261,7 +261,7 @@ impl<'a> Runner<'a> {
     /// Runs `--prepare`.
     fn prepare_run(&self) -> Result<(), RunError> {
         match &self.program.prepare {
-            Some(command) => self.run_beside("--prepare", command, self.interrupted),
+            Some(command) => self.run_beside("--prepare (--setup)", command, self.interrupted),
             None => Ok(()),
         }
     }
