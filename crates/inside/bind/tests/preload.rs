@@ -176,6 +176,24 @@ fn a_program_without_the_library_may_use_all_cpus() {
     assert!(run.output.status.success(), "{}", run.stdout());
 }
 
+/// The variables are those of the launcher.
+#[test]
+fn what_openmp_places_in_the_order_is_a_placement() {
+    let program = compiled("openmp.c", "cc", &["-fopenmp"]);
+    let in_order = |places: &str| {
+        let mut command = Command::new(&program);
+        run(command.env("OMP_PLACES", places).env("OMP_PROC_BIND", "close"))
+    };
+    let Some(run) = in_order("{0},{1}") else { return };
+    assert_eq!(run.stdout(), "2: 0 1 2");
+    // The main thread, the other one, sh, and env.
+    assert_eq!((run.tally.pins_itself, run.tally.refused), (0, 0));
+    // Another order is the user's.
+    let run = in_order("{1},{0}").unwrap();
+    assert_eq!(run.stdout(), "2: 1 0 1");
+    assert!(run.tally.pins_itself >= 2, "{:?}", run.tally);
+}
+
 #[test]
 fn errno_is_kept() {
     holds("keeps-errno", tally(2, 0));

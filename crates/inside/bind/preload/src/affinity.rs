@@ -123,8 +123,10 @@ unsafe fn set_affinity(
                 CpuSlot::Cpu(_) if wish.covers(&state.mask) => 0,
                 slot => {
                     let result = call();
-                    if result == 0 {
-                        leave(state, slot);
+                    match state.chosen_by_openmp(&wish) {
+                        _ if result != 0 => {}
+                        Some(cpu) => state.move_to(slot, cpu),
+                        None => leave(state, slot),
                     }
                     result
                 }
@@ -143,7 +145,7 @@ fn leave(state: &State, slot: CpuSlot) {
     }
     state.set_slot(CpuSlot::ItsOwn);
     state.occupancy().count(Event::PinsItself);
-    if caller::thread_id().unsigned_abs() == state.pid() {
+    if state.is_main_thread() {
         state.register(CpuSlot::ItsOwn);
     }
 }

@@ -59,12 +59,13 @@ pub unsafe extern "C" fn pthread_create(
         return unsafe { next(thread, attributes, start, argument) };
     };
     // SAFETY: the caller vouches for the attributes.
-    let own = unsafe { has_affinity(attributes) };
+    let chosen = unsafe { affinity_of(attributes) };
     let create = |new: &mut pthread_t, cell| {
         // SAFETY: the caller vouches for the attributes; the trampoline takes the cell.
         unsafe { next(new, attributes, trampoline, cell) }
     };
-    let (result, new) = place(state, own, start as *const c_void, argument, create);
+    let slot = slot_of_new(state, chosen);
+    let (result, new) = create_in_slot(state, slot, start as *const c_void, argument, create);
     if result == 0 {
         // SAFETY: the caller vouches for the pointer.
         unsafe { *thread = new.id };
@@ -130,7 +131,8 @@ pub unsafe extern "C" fn thrd_create(
         // SAFETY: the trampoline takes the cell.
         unsafe { next(new, trampoline_c11, cell) }
     };
-    let (result, new) = place(state, false, start as *const c_void, argument, create);
+    let slot = slot_of_new(state, None);
+    let (result, new) = create_in_slot(state, slot, start as *const c_void, argument, create);
     if result == 0 {
         // SAFETY: the caller vouches for the pointer.
         unsafe { *thread = new.id };
@@ -161,23 +163,21 @@ impl New {
     }
 }
 
-/// Creates a thread with `create` and pins it to a CPU. On failure nothing is left behind.
-fn place(
-    state: &'static State,
-    has_affinity: bool,
-    start: *const c_void,
-    argument: *mut c_void,
-    create: impl FnOnce(&mut pthread_t, *mut c_void) -> c_int,
-) -> (c_int, New) {
+/// The slot of a thread that the caller creates. `chosen` is the affinity that the program has put
+/// into its attributes.
+fn slot_of_new(state: &State, chosen: Option<CpuMask>) -> CpuSlot {
+    if let Some(mask) = chosen {
+        return state.chosen_by_openmp(&mask).map_or(CpuSlot::ItsOwn, |cpu| {
+            state.take_this_for_thread(cpu);
+            CpuSlot::Cpu(cpu)
+        });
+    }
     // A thread that is created by one that pins itself inherits that affinity, as the program
     // intended.
-    let its_own = has_affinity || state.slot() == CpuSlot::ItsOwn;
-    let taken = if its_own {
-        CpuSlot::ItsOwn
-    } else {
-        state.take_for_thread().map_or(CpuSlot::None, CpuSlot::Cpu)
-    };
-    create_in_slot(state, taken, start, argument, create)
+    if state.slot() == CpuSlot::ItsOwn {
+        return CpuSlot::ItsOwn;
+    }
+    state.take_for_thread().map_or(CpuSlot::None, CpuSlot::Cpu)
 }
 
 /// Creates a thread with `create` and pins it to its slot, which is given back on failure.
@@ -243,14 +243,14 @@ fn pin(thread: pthread_t, mask: &CpuMask) -> bool {
     })
 }
 
-/// Whether the program has put an affinity into the attributes. Without one, glibc sets every bit
-/// of the mask, whatever its length.
+/// The affinity that the program has put into the attributes. Without one, glibc sets every bit of
+/// the mask, whatever its length.
 ///
 /// # Safety
 /// Null, or initialised attributes.
-unsafe fn has_affinity(attributes: *const pthread_attr_t) -> bool {
+unsafe fn affinity_of(attributes: *const pthread_attr_t) -> Option<CpuMask> {
     if attributes.is_null() {
-        return false;
+        return None;
     }
     let mut mask = CpuMask::new();
     let words = mask.as_mut_words();
@@ -258,7 +258,8 @@ unsafe fn has_affinity(attributes: *const pthread_attr_t) -> bool {
     // SAFETY: the attributes are valid by contract; pointer and length describe the mask.
     let result =
         unsafe { libc::pthread_attr_getaffinity_np(attributes, size, words.as_mut_ptr().cast()) };
-    result == 0 && words.iter().any(|word| *word != u64::MAX)
+    let has_one = result == 0 && words.iter().any(|word| *word != u64::MAX);
+    has_one.then_some(mask)
 }
 
 extern "C" fn trampoline(cell: *mut c_void) -> *mut c_void {

@@ -7,7 +7,7 @@ use numapilot_syscall::caller;
 
 use crate::env::{complain, variable};
 use crate::state::{self, State};
-use crate::{kernel, process};
+use crate::{kernel, openmp, process};
 
 /// The state, if threads are placed in this process. The constructors of other libraries may create
 /// threads before ours runs, so nothing else relies on our constructor. A call from within the
@@ -27,6 +27,7 @@ fn fill(state: &mut State) -> Option<()> {
         return complain(&[BIND_CPUS, ": ", error.message(), "; threads are not placed\n"]);
     }
     state.occupancy = Some(process::map_occupancy_table(variable(BIND_OCCUPANCY))?);
+    state.follows_openmp = openmp::follows(state.cpus.as_slice());
     if !state.create_key() {
         return None;
     }

@@ -14,6 +14,7 @@
 //!                 --> rehome: the child's memory follows it, if NUMAPILOT_REHOME is set
 //!                 --> agent: a thread that carries out the requests in NUMAPILOT_AGENT's file
 //!  sched_*affinity -> affinity: the program's own choice takes precedence and is noted
+//!                 --> openmp: that of an OpenMP runtime which follows the order is a placement
 //!  numapilot_bind_* : for the other preloaded libraries of numapilot
 //! ```
 //!
@@ -31,6 +32,7 @@ mod init;
 mod kernel;
 mod load;
 mod next;
+mod openmp;
 mod process;
 mod rehome;
 mod state;

@@ -17,6 +17,8 @@ pub struct State {
     pub cpus: CpuList,
     /// The same CPUs as a mask: those on which a placed thread could run if it were not placed.
     pub mask: CpuMask,
+    /// Whether an OpenMP runtime places threads on the CPUs of the list.
+    pub follows_openmp: bool,
     /// The table that is shared with the other processes of the target, once it is mapped.
     pub occupancy: Option<&'static OccupancyTable>,
     /// The id of this process. It differs from `getpid()` in a child of `vfork`.
@@ -78,6 +80,7 @@ static STATE: StateCell = StateCell {
     state: UnsafeCell::new(State {
         cpus: CpuList::new(),
         mask: CpuMask::new(),
+        follows_openmp: false,
         occupancy: None,
         pid: AtomicI32::new(0),
         threads: [const { AtomicU32::new(0) }; MAX_CPUS],
@@ -152,6 +155,38 @@ impl State {
         Some(cpu)
     }
 
+    /// The CPU of the list that an OpenMP runtime has chosen by this mask, if it follows the order.
+    pub fn chosen_by_openmp(&self, mask: &CpuMask) -> Option<u16> {
+        let cpu = mask.only().filter(|_| self.follows_openmp)?;
+        self.cpus.as_slice().contains(&cpu).then_some(cpu)
+    }
+
+    /// Takes this CPU, of the list, for a thread that the caller creates.
+    pub fn take_this_for_thread(&self, cpu: u16) {
+        if self.occupancy().take_cpu(&[cpu], None).is_some()
+            && let Some(count) = self.threads.get(usize::from(cpu))
+        {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that the calling thread, which had `slot`, has moved to this CPU of the list.
+    pub fn move_to(&self, slot: CpuSlot, cpu: u16) {
+        if slot == CpuSlot::Cpu(cpu) {
+            return;
+        }
+        if let CpuSlot::Cpu(before) = slot {
+            self.unpin(before);
+        }
+        if self.is_main_thread() {
+            self.occupancy().take_cpu(&[cpu], None);
+            self.register(CpuSlot::Cpu(cpu));
+        } else {
+            self.take_this_for_thread(cpu);
+        }
+        self.set_slot(CpuSlot::Cpu(cpu));
+    }
+
     /// Gives back a CPU from [`State::take_for_thread`]. Does nothing after
     /// [`State::give_back_all`].
     pub fn give_back(&self, cpu: u16) {
@@ -182,7 +217,7 @@ impl State {
 
     /// Gives back the CPU to which the calling thread was pinned.
     pub fn unpin(&self, cpu: u16) {
-        if caller::thread_id() == self.pid.load(Ordering::Relaxed) {
+        if self.is_main_thread() {
             self.occupancy().forget(self.pid());
         } else {
             self.give_back(cpu);
@@ -218,6 +253,11 @@ impl State {
     /// The id of this process, in the type of the occupancy table.
     pub fn pid(&self) -> u32 {
         self.pid.load(Ordering::Relaxed).unsigned_abs()
+    }
+
+    /// Whether the caller is the main thread.
+    pub fn is_main_thread(&self) -> bool {
+        caller::thread_id() == self.pid.load(Ordering::Relaxed)
     }
 
     /// Whether the caller is this process and not a child that shares its memory (`vfork`).
