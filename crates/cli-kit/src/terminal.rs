@@ -10,6 +10,7 @@ use std::io::{self, IsTerminal, Write};
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
+use numapilot_place::{is_obeyed, visible_json};
 
 /// `--color`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -101,8 +102,7 @@ impl Terminal {
     /// Fails if standard output cannot be written.
     pub fn json(&self, value: &impl serde::Serialize) -> anyhow::Result<()> {
         let mut out = self.out();
-        serde_json::to_writer_pretty(&mut out, value)?;
-        writeln!(out)?;
+        writeln!(out, "{}", visible_json(&serde_json::to_string_pretty(value)?))?;
         Ok(())
     }
 }
@@ -125,9 +125,7 @@ fn shown(text: &str, is_kept: impl Fn(char) -> bool) -> String {
         match character {
             c if is_kept(c) => shown.push(c),
             c if c.is_control() => shown.push_str(&format!("\\x{:02x}", u32::from(c))),
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-                shown.push_str(&character.escape_unicode().to_string());
-            }
+            c if is_obeyed(c) => shown.push_str(&c.escape_unicode().to_string()),
             c => shown.push(c),
         }
     }

@@ -62,6 +62,30 @@ fn numactl_and_bash_make_the_plan() {
     assert!(bash(&["-n", "job"]).status.success());
 }
 
+/// Output without colours is stripped of escape sequences, and these are the user's.
+#[test]
+fn escape_sequences_of_a_value_are_exported() {
+    let folder = folder("[env]\nVALUE = \"a\\u001B[31mb\\u007F\"\n");
+    for (target, value) in [
+        ("shell", r"a\x1b[31mb\x7f"),
+        ("numactl", r"a\x1b[31mb\x7f"),
+        ("docker", r"a\x1b[31mb\x7f"),
+        ("slurm", r"a\x1b[31mb\x7f"),
+        ("spark", r"a\x1b[31mb\x7f"),
+        ("systemd", r"a\x1b[31mb\x7f"),
+        ("oci", r"a\u001b[31mb\u007f"),
+        ("kubernetes", r"a\u001b[31mb\u007f"),
+    ] {
+        let text = export(folder.path(), target, &[]);
+        assert!(text.contains(value), "{target}: {text}");
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{target}: {text:?}");
+    }
+    let script = folder.path().join("plan");
+    fs::write(&script, export(folder.path(), "shell", &[])).unwrap();
+    let run = Command::new("bash").arg(&script).args(["printenv", "VALUE"]).output().unwrap();
+    assert_eq!(printed(&run), "a\x1b[31mb\x7f\n");
+}
+
 #[test]
 fn systemd_knows_every_line() {
     if !has("systemd-analyze") {

@@ -113,6 +113,17 @@ fn bytes_that_are_no_text_reach_the_program_and_the_printed_line() {
     assert_eq!(String::from_utf8(line).unwrap(), "env $'A=\\xff' cat $'a\\xff'\n");
 }
 
+/// Output without colours is stripped of escape sequences, and these are the user's.
+#[test]
+fn a_dry_run_keeps_escape_sequences_of_the_data() {
+    let value = "a\x1b[31mb\x07\u{7f}";
+    let line = out(&["--dry-run", "--env", &format!("A={value}"), "sh", "-c", "printf %s \"$A\""]);
+    assert!(!line.trim_end().contains(char::is_control), "{line:?}");
+    assert!(line.contains("A=a\\x1b[31mb\\x07\\x7f"), "{line}");
+    let run = Command::new("bash").args(["-c", &line]).output().unwrap();
+    assert_eq!(String::from_utf8(run.stdout).unwrap(), value);
+}
+
 /// Text from elsewhere does not steer the user's terminal.
 #[test]
 fn foreign_text_is_shown_and_not_sent() {

@@ -47,6 +47,7 @@ mod tally;
 mod targets;
 pub mod threads;
 pub mod via;
+mod visible;
 
 pub use denial::Denial;
 pub use devices::DeviceError;
@@ -73,3 +74,4 @@ pub use shell::quoted;
 pub use supervise::Supervisor;
 pub use tally::{Shown, Tally};
 pub use targets::{MemoryTarget, Reach, Targets};
+pub use visible::{is_obeyed, visible_json};

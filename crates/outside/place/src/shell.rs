@@ -11,6 +11,7 @@ use numapilot_topology::{CpuSet, NodeSet};
 
 use crate::Prepared;
 use crate::environment::Environment;
+use crate::visible::is_obeyed;
 
 impl Prepared {
     /// The line, without a newline at its end; a word of it may have some. Lines that begin with `#`
@@ -39,7 +40,7 @@ impl Prepared {
         let words = placement_words(cpus.as_ref(), memory).into_iter().map(OsString::from);
         let words = words.chain(environment_words(&self.environment));
         let words: Vec<Vec<u8>> =
-            words.chain(self.words.iter().cloned()).map(|word| quote(&word)).collect();
+            words.chain(self.words.iter().cloned()).map(|word| quote_visibly(&word)).collect();
         text.extend(words.join(&b' '));
         OsString::from_vec(text)
     }
@@ -90,15 +91,28 @@ pub(crate) fn placement_words(
     words
 }
 
-/// Quotes a word that is text for any shell.
+/// Quotes a word for a line that is printed: see [`quote_visibly`].
 #[must_use]
 pub fn quoted(word: &str) -> String {
-    String::from_utf8_lossy(&quote(OsStr::new(word))).into_owned()
+    String::from_utf8_lossy(&quote_visibly(OsStr::new(word))).into_owned()
 }
 
-/// Quotes a word for shells. Text stands in `'...'`, with its control characters as they are, because
-/// every shell reads that. Bytes that are not UTF-8 are written as `$'\xff'`, so that the line is
-/// text; bash, zsh, ksh and POSIX.1-2024 read it, and dash does not.
+/// Quotes a word for a line that is printed. A terminal would obey control characters, and output
+/// without colours is stripped of them. So a word with control characters other than tabs and line
+/// feeds, or with characters that change the writing direction, is written as `$'...'`, like bytes
+/// that are not UTF-8.
+pub(crate) fn quote_visibly(word: &OsStr) -> Vec<u8> {
+    match word.to_str() {
+        Some(text) if text.contains(|c| is_obeyed(c) && !matches!(c, '\n' | '\t')) => {
+            escaped(word.as_bytes()).into_bytes()
+        }
+        _ => quote(word),
+    }
+}
+
+/// Quotes a word for a line that a shell reads. Text stands in `'...'`, with its control characters
+/// as they are, because every shell reads that. Bytes that are not UTF-8 are written as `$'\xff'`, so
+/// that the line is text; bash, zsh, ksh and POSIX.1-2024 read it, and dash does not.
 pub(crate) fn quote(word: &OsStr) -> Vec<u8> {
     let bytes = word.as_bytes();
     let is_plain = |b: &u8| b.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(b);
@@ -119,7 +133,9 @@ fn escaped(bytes: &[u8]) -> String {
         for c in chunk.valid().chars() {
             match c {
                 '\'' | '\\' => text.extend(['\\', c]),
-                c if c.is_control() => text += &hex(c.encode_utf8(&mut [0; 4]).as_bytes()),
+                c if is_obeyed(c) => {
+                    text += &hex(c.encode_utf8(&mut [0; 4]).as_bytes());
+                }
                 c => text.push(c),
             }
         }
@@ -148,13 +164,25 @@ mod tests {
         assert_eq!(quote(OsStr::new("a\nb\t\u{1}")), b"'a\nb\t\x01'");
     }
 
+    #[test]
+    fn a_printed_word_has_nothing_that_a_terminal_obeys() {
+        let visible = |word: &str| String::from_utf8(quote_visibly(OsStr::new(word))).unwrap();
+        assert_eq!(visible("a\nb\t"), "'a\nb\t'");
+        assert_eq!(visible("\u{e4} b"), "'\u{e4} b'");
+        assert_eq!(visible("a\x1b[31m'\n"), "$'a\\x1b[31m\\'\\x0a'");
+        assert_eq!(visible("\u{9b}\u{7f}"), "$'\\xc2\\x9b\\x7f'");
+        assert_eq!(visible("\u{202e}x"), "$'\\xe2\\x80\\xaex'");
+        assert_eq!(quoted("\r"), "$'\\x0d'");
+    }
+
     /// Which is dash on Debian and its kin.
     #[test]
     fn every_shell_reads_text_back() {
         for word in ["a\nb", "\n", "\t'\\\u{1}\u{7f}\u{85}\r$x`y`", "'\n'", "\u{e4}\u{2028}"] {
-            let line = format!("printf %s {}", quoted(word));
-            let out = Command::new("sh").args(["-c", &line]).output().unwrap();
-            assert_eq!(String::from_utf8(out.stdout).unwrap(), word, "{line}");
+            let line = [b"printf %s ".to_vec(), quote(OsStr::new(word))].concat();
+            let line = OsString::from_vec(line);
+            let out = Command::new("sh").arg("-c").arg(&line).output().unwrap();
+            assert_eq!(String::from_utf8(out.stdout).unwrap(), word, "{line:?}");
         }
     }
 
@@ -172,16 +200,18 @@ mod tests {
         #[test]
         fn the_shell_reads_back_what_was_quoted(bytes in proptest::collection::vec(1u8..=255, 0..40)) {
             let word = OsStr::from_bytes(&bytes);
-            let mut line = b"printf %s ".to_vec();
-            line.extend(quote(word));
             // dash of Debian 12 does not support it.
             let Ok(bash) = Command::new("bash").arg("-c").arg(":").status() else {
                 println!("skipped: no bash");
                 return Ok(());
             };
             prop_assert!(bash.success());
-            let out = Command::new("bash").arg("-c").arg(OsStr::from_bytes(&line)).output().unwrap();
-            prop_assert_eq!(out.stdout, bytes);
+            for quoted in [quote(word), quote_visibly(word)] {
+                let line = [b"printf %s ".to_vec(), quoted].concat();
+                let line = OsStr::from_bytes(&line);
+                let out = Command::new("bash").arg("-c").arg(line).output().unwrap();
+                prop_assert_eq!(&out.stdout, &bytes);
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use numapilot_advise::{Advice, Bound, CodeShares, Expectation, Factor, Finding, Run, Verdict};
 use numapilot_place::settings_journal::Holder;
+use numapilot_place::visible_json;
 use serde::Serialize;
 
 /// The object that is printed.
@@ -96,7 +97,7 @@ pub fn json(subject: &Subject, run: &Run, advice: &Advice) -> anyhow::Result<Str
         held_settings: subject.held,
         unsupported: unsupported.chain(code).collect(),
     };
-    Ok(serde_json::to_string_pretty(&json)? + "\n")
+    Ok(visible_json(&serde_json::to_string_pretty(&json)?) + "\n")
 }
 
 fn code_of(code: &CodeShares) -> Code<'_> {

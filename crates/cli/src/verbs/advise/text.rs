@@ -93,7 +93,7 @@ fn reasons(finding: &Finding) -> String {
 /// The plan to try first, and how to measure it.
 fn first(command: &[String], advice: &Advice) -> String {
     let words = |words: Vec<String>| words.join(" ");
-    let program: Vec<String> = command.iter().map(|word| quoted(&printable(word))).collect();
+    let program: Vec<String> = command.iter().map(|word| quoted(word)).collect();
     let mut text = String::new();
     if advice.first == Plan::default() {
         let nothing = "Try first: the default. No figure of this run asks for another plan.";

@@ -11,6 +11,7 @@ use numapilot_cli_kit::terminal::{self, Terminal};
 use numapilot_observe::source::{PassedOver, Source};
 use numapilot_place::daemons::NOTHING_YET;
 use numapilot_place::settings_journal::Change;
+use numapilot_place::visible_json;
 use serde::Serialize;
 
 use crate::sink::Sink;
@@ -242,7 +243,7 @@ impl Output {
         let new = self.states.insert(line.pid, line.decision.state) != Some(line.decision.state);
         if self.json {
             let line = Json { line, machine_wide: &self.machine_wide };
-            return self.sink.write(&(serde_json::to_string(&line)? + "\n"));
+            return self.sink.write(&(visible_json(&serde_json::to_string(&line)?) + "\n"));
         }
         if self.dry_run {
             let mut text = String::new();

@@ -6,7 +6,7 @@ use numapilot_cli_kit::terminal::{self, Terminal, plural};
 use numapilot_cores::decide::{Load, Why};
 use numapilot_cores::net::{Transition, Verdict};
 use numapilot_cores::{Added, CoresError, Left, Report};
-use numapilot_place::chain;
+use numapilot_place::{chain, visible_json};
 use numapilot_topology::CpuSet;
 use serde::Serialize;
 
@@ -181,7 +181,7 @@ impl Output {
             orders: cores,
             done: (!self.dry_run).then_some(cores),
         };
-        self.sink.write(&(serde_json::to_string(&line)? + "\n"))
+        self.sink.write(&(visible_json(&serde_json::to_string(&line)?) + "\n"))
     }
 
     /// Prints why a target was left, unless it has ended, and what could not be put back exactly.

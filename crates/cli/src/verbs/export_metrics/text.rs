@@ -4,6 +4,8 @@
 
 use std::fmt::{Display, Write};
 
+use numapilot_cli_kit::terminal::printable_lines;
+
 /// The media type of the format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -62,10 +64,11 @@ impl Exposition {
     }
 }
 
-/// Escapes a backslash and a line feed, and in the value of a label also the quote.
+/// Escapes a backslash and a line feed, and in the value of a label also the quote. Other control
+/// characters, which any user can put into the name of a process, are written as text.
 fn escaped(text: &str, is_label: bool) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
+    for character in printable_lines(text).chars() {
         match character {
             '\\' => escaped.push_str("\\\\"),
             '\n' => escaped.push_str("\\n"),
@@ -79,6 +82,14 @@ fn escaped(text: &str, is_label: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_name_of_a_process_does_not_steer_a_terminal() {
+        let mut text = Exposition::default();
+        text.gauge("a", "A.");
+        text.sample(&[("command", &"\x1b]0;x\x07")], 1.0);
+        assert!(text.finish().ends_with("a{command=\"\\\\x1b]0;x\\\\x07\"} 1\n"));
+    }
 
     #[test]
     fn families_have_their_lines_and_values_are_whole() {

@@ -11,6 +11,7 @@ use numapilot_cli_kit::settle::held_settings;
 use numapilot_cli_kit::terminal::{Terminal, is_broken_pipe};
 use numapilot_observe::{Metric, Observation, Session, Summary};
 use numapilot_place::settings_journal::Holder;
+use numapilot_place::visible_json;
 use serde::Serialize;
 
 use super::text;
@@ -194,7 +195,7 @@ impl Output {
                 statistics,
                 runs: runs_detail,
             };
-            serde_json::to_string_pretty(&json)? + "\n"
+            visible_json(&serde_json::to_string_pretty(&json)?) + "\n"
         } else if let Some(separator) = &self.form.separator {
             let statistics = if repeated { statistics } else { BTreeMap::new() };
             text::separated(separator, None, &mean, &statistics, &self.form.selected)
@@ -221,7 +222,7 @@ impl Reader for Output {
     fn interval(&mut self, time: f64, figures: &Observation) -> anyhow::Result<()> {
         self.intervals = true;
         let text = if self.json {
-            serde_json::to_string(&Line { time, figures })? + "\n"
+            visible_json(&serde_json::to_string(&Line { time, figures })?) + "\n"
         } else if let Some(separator) = &self.form.separator {
             let none = BTreeMap::new();
             text::separated(separator, Some(time), figures, &none, &self.form.selected)

@@ -24,7 +24,8 @@ mod version;
 use std::fmt::Write;
 use std::path::Path;
 
-use crate::shell::quote;
+use crate::shell::quote_visibly;
+use crate::visible::{is_obeyed, visible_json};
 use crate::{Note, PlaceError, Plan, Targets, allocators, threads};
 
 pub use version::{Version, VersionError};
@@ -180,7 +181,7 @@ fn write(
     version: Option<Version>,
 ) -> Exported {
     let mut format = launcher.format(version.clone());
-    let file = String::from_utf8_lossy(&quote(profile.as_os_str())).into_owned();
+    let file = String::from_utf8_lossy(&quote_visibly(profile.as_os_str())).into_owned();
     let run = format!("numapilot run --profile {file} --");
     let instead = format.instead().replace("{run}", &run);
     let mut missing = Vec::new();
@@ -199,7 +200,7 @@ fn write(
     let mut comments = String::new();
     let mut comment = |text: &str| {
         // Writing to a String cannot fail.
-        let _ = writeln!(comments, "# {}", text.replace(char::is_control, " "));
+        let _ = writeln!(comments, "# {}", text.replace(is_obeyed, " "));
     };
     comment(&format!("The plan of {}: {plan}", profile.display()));
     if let Some(program) = format.program() {
@@ -225,7 +226,7 @@ fn is_identifier(name: &str) -> bool {
 
 /// A text as a string of JSON.
 fn json_string(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    visible_json(&serde_json::Value::from(text).to_string())
 }
 
 #[cfg(test)]

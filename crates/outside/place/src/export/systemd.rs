@@ -14,6 +14,7 @@ use numapilot_sys::mempolicy::Mode;
 use super::setting::Inside;
 use super::{Answer, Format, Version};
 use crate::targets::MemoryTarget;
+use crate::visible::is_obeyed;
 
 /// The first versions with a setting.
 const NUMA_POLICY: u32 = 243;
@@ -116,6 +117,7 @@ fn quoted(text: &str) -> String {
             '\n' => word.push_str("\\n"),
             '\t' => word.push_str("\\t"),
             c if c.is_ascii_control() => word.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c if is_obeyed(c) => word.push_str(&format!("\\u{:04x}", u32::from(c))),
             c => word.push(c),
         }
     }

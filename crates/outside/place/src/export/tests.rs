@@ -230,7 +230,7 @@ fn foreign_text_stays_in_its_place() {
     assert!(text.starts_with("# The plan of /etc/numapilot/app.toml: LINES=a b \"' %n$HOME, with"));
 }
 
-/// The shell and jq read back what was written, whatever the value is.
+/// bash and jq read back what was written, whatever the value is.
 #[test]
 fn values_survive() {
     let value = "a\nb\t\"'\\ \u{1}%n$HOME $(x) `y` \\(z) \u{e4}";
@@ -242,10 +242,10 @@ fn values_survive() {
     };
     let has = |program: &str| find_program(program.as_ref(), "/usr/bin:/bin".as_ref()).is_some();
     let script = text(&plan, Launcher::Shell, Some("2.0.16"));
-    let printed = output("sh", &["-c", &script, "x", "printenv", "VALUE"]);
+    let printed = output("bash", &["-c", &script, "x", "printenv", "VALUE"]);
     assert_eq!(printed, format!("{value}\n"));
     let line = text(&plan, Launcher::Numactl, None).replace("COMMAND", "printenv VALUE");
-    assert_eq!(output("sh", &["-c", &line]), format!("{value}\n"));
+    assert_eq!(output("bash", &["-c", &line]), format!("{value}\n"));
     if has("jq") {
         let filter = format!(
             "{{\"process\": {{\"env\": [\"A=1\"]}}}} | {} | .process.env[]",
