@@ -119,6 +119,16 @@ fn all_reaches_the_cpus_that_the_affinity_leaves_out() {
     let stderr = err(&refused);
     assert!(stderr.contains("affinity that this process inherited"), "{stderr}");
     assert!(stderr.contains("-a (--all)"), "{stderr}");
+    let dry =
+        narrow(&[&["-a", "-C", &last, "-i", "all", "--dry-run"], &seen[..]].concat()).unwrap();
+    let line = String::from_utf8(dry.stdout).unwrap();
+    assert!(line.starts_with("numactl --all "), "{line}");
+    if Command::new("numactl").arg("--show").output().is_err() {
+        println!("skipped: no numactl");
+        return;
+    }
+    let printed = Command::new("taskset").args(["-c", &first, "sh", "-c", &line]).output().unwrap();
+    assert_eq!(printed.stdout, all.stdout, "{}", err(&printed));
 }
 
 /// Sets its own switch that excludes memory for which huge pages are asked, and runs its arguments.

@@ -9,9 +9,9 @@ use numapilot_sys::mempolicy::{self, Mode};
 use numapilot_sys::prctl::ThpSwitch;
 use numapilot_topology::{CpuSet, NodeSet};
 
-use crate::Prepared;
 use crate::environment::Environment;
 use crate::visible::is_obeyed;
+use crate::{Prepared, Reach};
 
 impl Prepared {
     /// The line, without a newline at its end; a word of it may have some. Lines that begin with `#`
@@ -37,7 +37,8 @@ impl Prepared {
         let memory = self.steps.memory.as_ref();
         let memory = memory.map(|(mode, flags, nodes)| (*mode, *flags, NodeSet::from_words(nodes)));
         let memory = memory.as_ref().map(|(mode, flags, nodes)| (*mode, *flags, nodes));
-        let words = placement_words(cpus.as_ref(), memory).into_iter().map(OsString::from);
+        let words =
+            placement_words(cpus.as_ref(), memory, self.reach).into_iter().map(OsString::from);
         let words = words.chain(environment_words(&self.environment));
         let words: Vec<Vec<u8>> =
             words.chain(self.words.iter().cloned()).map(|word| quote_visibly(&word)).collect();
@@ -68,6 +69,7 @@ fn environment_words(environment: &Environment) -> Vec<OsString> {
 pub(crate) fn placement_words(
     cpus: Option<&CpuSet>,
     memory: Option<(Mode, i32, &NodeSet)>,
+    reach: Reach,
 ) -> Vec<String> {
     let Some((mode, flags, nodes)) = memory else {
         return match cpus {
@@ -76,6 +78,8 @@ pub(crate) fn placement_words(
         };
     };
     let mut words = vec!["numactl".to_owned()];
+    // First, because numactl checks the nodes and CPUs of each option as it reads it.
+    words.extend(reach.option().map(str::to_owned));
     words.extend(cpus.map(|cpus| format!("--physcpubind={cpus}")));
     if flags & mempolicy::F_NUMA_BALANCING != 0 {
         words.push("--balancing".to_owned());

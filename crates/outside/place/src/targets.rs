@@ -21,6 +21,8 @@ pub struct Targets {
     pub memory: Option<MemoryTarget>,
     /// CPUs in the order in which threads take them. If empty, threads are not placed.
     pub order: Vec<CpuId>,
+    /// The CPUs and nodes among which these were chosen.
+    pub reach: Reach,
 }
 
 /// A memory policy for set_mempolicy(2).
@@ -45,6 +47,15 @@ pub enum Reach {
 }
 
 impl Reach {
+    /// The option for it, which is the same for numactl(8) and `numapilot run`.
+    #[must_use]
+    pub const fn option(self) -> Option<&'static str> {
+        match self {
+            Self::Allowed => None,
+            Self::All => Some("--all"),
+        }
+    }
+
     /// Sets the machine's `allowed` accordingly.
     pub fn apply(self, machine: &mut Machine) {
         if self == Self::All {
@@ -66,7 +77,7 @@ impl Plan {
 }
 
 impl Targets {
-    /// Resolves a plan.
+    /// Resolves a plan on a machine, to which [`Reach::apply`] was applied if it may reach further.
     ///
     /// # Errors
     /// [`PlaceError`] for nodes or CPUs that do not exist or that this process may not use.
@@ -74,7 +85,8 @@ impl Targets {
         let cpus = cpus(plan, machine)?;
         let usable = cpus.as_ref().unwrap_or(&machine.allowed.cpus);
         let order = threads::order(machine, usable, plan.threads);
-        Ok(Self { memory: memory(plan, Some(machine))?, cpus, order })
+        let reach = Reach::Allowed;
+        Ok(Self { memory: memory(plan, Some(machine))?, cpus, order, reach })
     }
 
     /// Resolves a plan on the running machine. It reads only the parts of the machine that the plan
@@ -87,9 +99,9 @@ impl Targets {
             Some(extent) => {
                 let mut machine = read_extent(Path::new("/"), extent)?;
                 reach.apply(&mut machine);
-                Self::of(plan, &machine)
+                Ok(Self { reach, ..Self::of(plan, &machine)? })
             }
-            None => Ok(Self { memory: memory(plan, None)?, ..Self::default() }),
+            None => Ok(Self { memory: memory(plan, None)?, reach, ..Self::default() }),
         }
     }
 }

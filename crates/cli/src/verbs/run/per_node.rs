@@ -11,8 +11,8 @@ use anyhow::bail;
 use numapilot_cli_kit::plan_args::Variable;
 use numapilot_cli_kit::terminal::Terminal;
 use numapilot_place::{
-    MemoryMode, MemoryPolicy, Options, PlaceError, Plan, Prepared, Reach, Supervisor,
-    prepare as prepare_plan,
+    MemoryMode, MemoryPolicy, Options, PlaceError, Plan, Prepared, Reach, Supervisor, Targets,
+    prepare_targets,
 };
 use numapilot_topology::{Machine, NodeId, NodeSet, parse_nodes};
 
@@ -59,7 +59,8 @@ pub fn prepare(
             let plan = plan_for(plan, &machine, node.id);
             let command: Vec<OsString> =
                 command.iter().map(|word| replace(word, node.id)).collect();
-            let mut prepared = prepare_plan(&plan, &machine, &command, options)?;
+            let targets = Targets { reach, ..Targets::of(&plan, &machine)? };
+            let mut prepared = prepare_targets(&plan, targets, &command, options)?;
             for (name, value) in raw {
                 prepared.set_variable(name, &replace(value, node.id))?;
             }

@@ -9,6 +9,7 @@ use numapilot_topology::CpuSet;
 
 use super::setting::Inside;
 use super::{Answer, Format, Version, version};
+use crate::Reach;
 use crate::shell::{placement_words, quoted};
 use crate::targets::MemoryTarget;
 
@@ -89,7 +90,7 @@ impl Numactl {
     /// The words that set memory and CPUs.
     pub fn words(&self) -> Vec<String> {
         let memory = self.memory.as_ref().map(|t| (t.mode, t.flags, &t.nodes));
-        placement_words(self.cpus.as_ref(), memory)
+        placement_words(self.cpus.as_ref(), memory, Reach::Allowed)
     }
 }
 

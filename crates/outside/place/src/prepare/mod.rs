@@ -27,7 +27,7 @@ use crate::guard::GroupNote;
 use crate::running::Running;
 use crate::settings_journal::{Change, SettingsJournal};
 use crate::threads::{self, Placement, Session};
-use crate::{AllocatorChoice, Note, PlaceError, Plan, Targets, allocators};
+use crate::{AllocatorChoice, Note, PlaceError, Plan, Reach, Targets, allocators};
 
 pub use in_place::{Applied, apply_profile};
 pub use program::find_program;
@@ -53,6 +53,7 @@ pub struct Prepared {
     pub(crate) settings: Vec<Change>,
     pub(crate) placement: Option<Placement>,
     pub(crate) daemons: Option<Beside>,
+    pub(crate) reach: Reach,
     /// Whether a process of numapilot stays while the program runs. It restores machine-wide
     /// settings, places threads from outside, and starts and stops daemons.
     supervised: bool,
@@ -110,6 +111,7 @@ fn prepare_with(
         settings: Vec::new(),
         placement: None,
         daemons: None,
+        reach: targets.reach,
         supervised,
         expected: Expected::default(),
         notes: Vec::new(),

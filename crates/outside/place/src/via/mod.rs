@@ -105,7 +105,7 @@ impl Via {
     ) -> Result<Vec<OsString>, WrapperError> {
         let mut words: Vec<OsString> = vec![self.program.clone().into(), "run".into()];
         words.extend(plan.options().into_iter().map(OsString::from));
-        words.extend((reach == Reach::All).then(|| "--all".into()));
+        words.extend(reach.option().map(OsString::from));
         for (name, value) in variables {
             let mut word = OsString::from("--env=");
             word.push(name);
