@@ -151,13 +151,19 @@ pub fn empty(file: &File) -> io::Result<()> {
     if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) }
 }
 
+/// The remedy where [`is_full`] is the cause.
+pub(crate) const FREE_SPACE: &str = "free space there, or choose another place";
+
+/// Whether a write failed because there is no space left.
+pub(crate) fn is_full(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+}
+
 /// The error for a file that cannot be written, with cause and remedy.
 fn not_written(path: &Path, error: &io::Error) -> anyhow::Error {
     let remedy = match error.kind() {
         ErrorKind::NotFound => "make its directory, or choose another place",
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            "free space there, or choose another place"
-        }
+        kind if is_full(kind) => FREE_SPACE,
         _ => "choose another place",
     };
     // Keep the kind of error: a reader that went away is not a failure.

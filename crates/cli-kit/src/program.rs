@@ -1,6 +1,6 @@
 //! The main function of a program: parse, run, print an error once, choose the exit status.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -65,21 +65,40 @@ fn run<P: Program>() -> ExitCode {
     let program = match P::try_parse() {
         Ok(program) => program,
         Err(error) => {
-            let ok = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+                return asked_for(&error);
+            }
             // A failure to write to stderr cannot be reported.
             let _ = error.print();
-            return if ok { ExitCode::SUCCESS } else { ExitCode::from(OWN_FAILURE) };
+            return ExitCode::from(OWN_FAILURE);
         }
     };
     numapilot_place::guard::enable();
     let terminal = Terminal::new(program.color());
-    match program.run(&terminal) {
-        Ok(code) => code,
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+    program.run(&terminal).unwrap_or_else(|error| failed::<P>(&terminal, &error))
+}
+
+/// Prints a help text or the version.
+fn asked_for(text: &clap::Error) -> ExitCode {
+    let terminal = Terminal::new(ColorChoice::Auto);
+    let mut out = terminal.out();
+    let written = write!(out, "{}", text.render().ansi()).and_then(|()| out.flush());
+    match written {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            terminal.error(&error);
-            let status = error.downcast_ref().map(PlaceError::exit_status);
-            ExitCode::from(status.or(P::status(&error)).unwrap_or(OWN_FAILURE))
+            terminal.error(&error.into());
+            ExitCode::from(OWN_FAILURE)
         }
     }
+}
+
+/// Reports an error and chooses the exit status.
+fn failed<P: Program>(terminal: &Terminal, error: &anyhow::Error) -> ExitCode {
+    if is_broken_pipe(error) {
+        return ExitCode::SUCCESS;
+    }
+    terminal.error(error);
+    let status = error.downcast_ref().map(PlaceError::exit_status);
+    ExitCode::from(status.or(P::status(error)).unwrap_or(OWN_FAILURE))
 }

@@ -5,12 +5,14 @@
 //! standard error.
 
 use std::fmt::Display;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use numapilot_place::{is_obeyed, visible_json};
+
+use crate::file;
 
 /// `--color`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -50,14 +52,14 @@ impl Terminal {
         Self(())
     }
 
-    /// Standard output; escape codes are removed if they are not wanted.
+    /// Standard output; escape codes are removed if they are not wanted. Its errors name it.
     pub fn out(&self) -> impl Write + use<> {
-        anstream::stdout().lock()
+        Stream { to: anstream::stdout().lock(), name: "standard output" }
     }
 
     /// Standard error, likewise.
     pub fn err(&self) -> impl Write + use<> {
-        anstream::stderr().lock()
+        Stream { to: anstream::stderr().lock(), name: "standard error" }
     }
 
     /// Whether progress may be drawn.
@@ -104,6 +106,42 @@ impl Terminal {
         let mut out = self.out();
         writeln!(out, "{}", visible_json(&serde_json::to_string_pretty(value)?))?;
         Ok(())
+    }
+}
+
+/// A stream whose errors say what could not be written. They keep their kind: a reader that went away
+/// is not a failure.
+struct Stream<W> {
+    to: W,
+    name: &'static str,
+}
+
+impl<W> Stream<W> {
+    fn named(&self, error: io::Error) -> io::Error {
+        let name = self.name;
+        let message = match error.kind() {
+            // `write_all` tries again.
+            ErrorKind::Interrupted => return error,
+            kind if file::is_full(kind) => {
+                format!("cannot write {name}: {error}; {}", file::FREE_SPACE)
+            }
+            _ => format!("cannot write {name}: {error}"),
+        };
+        io::Error::new(error.kind(), message)
+    }
+}
+
+impl<W: Write> Write for Stream<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.to.write(bytes).map_err(|error| self.named(error))
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.to.write_all(bytes).map_err(|error| self.named(error))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush().map_err(|error| self.named(error))
     }
 }
 

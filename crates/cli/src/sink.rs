@@ -68,16 +68,15 @@ impl Sink {
             return Ok(());
         }
         let written = match &mut self.to {
-            To::Out => put(&mut self.terminal.out(), text).context("standard output"),
-            To::Err => put(&mut self.terminal.err(), text).context("standard error"),
+            To::Out => put(&mut self.terminal.out(), text).map_err(Into::into),
+            To::Err => put(&mut self.terminal.err(), text).map_err(Into::into),
             To::File(path, file) => {
                 let ready = if self.has_written { Ok(()) } else { file::empty(file) };
                 let written = ready.and_then(|()| put(file, text));
-                written.with_context(|| format!("-o {}", path.display()))
+                written.with_context(|| format!("cannot write the figures: -o {}", path.display()))
             }
         };
         self.has_written = true;
-        let written = written.context("cannot write the figures");
         self.stopped = written.is_err();
         self.settle(written)
     }

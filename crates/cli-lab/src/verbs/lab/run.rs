@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
 use numapilot_cli_kit::file::{self, Existing};
 use numapilot_cli_kit::terminal::{Terminal, is_broken_pipe};
 use numapilot_cli_kit::units::duration;
@@ -117,16 +116,16 @@ impl Args {
     fn write(&self, terminal: &Terminal, text: &str) -> anyhow::Result<()> {
         match &self.output {
             Some(path) => file::put(path, text, Existing::Replace),
-            None if self.json => put(terminal.out(), text, "standard output"),
+            None if self.json => put(terminal.out(), text),
             // Standard output belongs to the program, as with `stat`.
-            None => put(terminal.err(), text, "standard error"),
+            None => put(terminal.err(), text),
         }
     }
 }
 
-fn put(mut to: impl Write, text: &str, name: &str) -> anyhow::Result<()> {
-    let written = to.write_all(text.as_bytes()).and_then(|()| to.flush());
-    written.with_context(|| format!("cannot write the figures: {name}"))
+fn put(mut to: impl Write, text: &str) -> anyhow::Result<()> {
+    to.write_all(text.as_bytes())?;
+    Ok(to.flush()?)
 }
 
 /// When the figures cannot be written, the program has still run: its exit status is kept.
