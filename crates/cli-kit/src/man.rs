@@ -1,37 +1,70 @@
 //! Generates manual pages from the argument table, so they are never out of date.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::bail;
 use clap::Command;
 use clap_mangen::Man;
 
+use crate::file::{self, Existing};
+
 /// Writes a page for each of these verbs (`numapilot-run.1`) and for each of their subcommands into
-/// a directory, which is created, and calls `more` to write further pages there.
+/// a directory, and the pages that `more` returns, by their names. Each page is written whole or not
+/// at all.
 ///
 /// # Errors
-/// Fails if the directory cannot be created or written.
+/// Fails if there is no such directory, which may be a mistyped one, or if it cannot be written.
 pub fn write_verbs(
     command: Command,
     dir: &Path,
     is_wanted: impl Fn(&str) -> bool,
-    more: impl FnOnce(&Command, &Path) -> io::Result<()>,
+    more: impl FnOnce(&Command) -> io::Result<Vec<Page>>,
 ) -> anyhow::Result<()> {
+    if !dir.is_dir() {
+        bail!(
+            "cannot write manual pages into {}: it is no directory; make it with mkdir -p, or \
+             choose another one",
+            dir.display()
+        );
+    }
     let mut command = command.disable_help_subcommand(true);
     command.build();
-    let verbs = command.get_subcommands().filter(|verb| is_wanted(verb.get_name()));
-    fs::create_dir_all(dir)
-        .and_then(|()| verbs.cloned().try_for_each(|verb| write(verb, dir)))
-        .and_then(|()| more(&command, dir))
-        .with_context(|| format!("cannot write manual pages into {}", dir.display()))
+    let mut pages = Vec::new();
+    for verb in command.get_subcommands().filter(|verb| is_wanted(verb.get_name())) {
+        add(verb, &mut pages)?;
+    }
+    pages.extend(more(&command)?);
+    pages
+        .iter()
+        .try_for_each(|page| file::put_bytes(&dir.join(&page.name), &page.text, Existing::Replace))
 }
 
-/// Writes the page of a command and those of its subcommands.
-fn write(command: Command, dir: &Path) -> io::Result<()> {
-    for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
-        write(inner.clone(), dir)?;
+/// A manual page.
+pub struct Page {
+    /// The name of its file.
+    pub name: String,
+    /// Its text, in the format of man(7).
+    pub text: Vec<u8>,
+}
+
+impl Page {
+    /// The page of a command.
+    ///
+    /// # Errors
+    /// None: it is written into memory.
+    pub fn of(command: &Command) -> io::Result<Self> {
+        let (man, mut text) = (Man::new(command.clone()), Vec::new());
+        man.render(&mut text)?;
+        Ok(Self { name: man.get_filename(), text })
     }
-    Man::new(command).generate_to(dir).map(drop)
+}
+
+/// Adds the pages of a command's subcommands and its own.
+fn add(command: &Command, pages: &mut Vec<Page>) -> io::Result<()> {
+    for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
+        add(inner, pages)?;
+    }
+    pages.push(Page::of(command)?);
+    Ok(())
 }

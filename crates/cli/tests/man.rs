@@ -54,6 +54,32 @@ fn every_variable_of_the_libraries_is_on_a_page() {
 }
 
 #[test]
+fn a_mistyped_directory_is_not_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let mistyped = dir.path().join("mann");
+    for program in [NUMAPILOT, &numapilot_lab()] {
+        let output = Command::new(program).arg("man").arg(&mistyped).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(125), "{stderr}");
+        assert!(stderr.contains("it is no directory; make it with mkdir -p"), "{stderr}");
+        assert!(!mistyped.exists());
+    }
+}
+
+#[test]
+fn a_page_that_cannot_be_written_whole_is_not_there() {
+    let dir = tempfile::tempdir().unwrap();
+    // Smaller than any page; without the signal, the write fails.
+    let script = "trap '' XFSZ; ulimit -f 0; exec \"$0\" man \"$1\"";
+    let mut command = Command::new("sh");
+    let output = command.args(["-c", script, NUMAPILOT]).arg(dir.path()).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(125), "{stderr}");
+    assert!(stderr.contains("cannot write ") && stderr.contains("File too large"), "{stderr}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn without_a_directory_the_page_goes_to_standard_output() {
     let output = numapilot(&["man"]);
     assert!(output.status.success());

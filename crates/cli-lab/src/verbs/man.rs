@@ -11,7 +11,7 @@ use numapilot_cli_kit::terminal::Terminal;
 /// Arguments of `man`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Directory for the pages: one for each verb that `numapilot` passes to numapilot-lab
+    /// Existing directory for the pages: one for each verb that `numapilot` passes to numapilot-lab
     /// (numapilot-bench.1, ...).
     dir: Option<PathBuf>,
 }
@@ -23,7 +23,7 @@ impl Args {
             Some(dir) => {
                 // numapilot writes its own pages for these.
                 let is_here = |verb: &str| !["completions", "man"].contains(&verb);
-                man::write_verbs(command.name("numapilot"), &dir, is_here, |_, _| Ok(()))?;
+                man::write_verbs(command.name("numapilot"), &dir, is_here, |_| Ok(Vec::new()))?;
             }
         }
         Ok(ExitCode::SUCCESS)

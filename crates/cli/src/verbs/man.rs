@@ -1,14 +1,13 @@
 //! `numapilot man [DIR]`: generates manual pages from the argument table and from the table of
 //! environment variables, so they are never out of date.
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Command;
 use clap_mangen::Man;
 use numapilot_bind::env;
-use numapilot_cli_kit::man;
+use numapilot_cli_kit::man::{self, Page};
 use numapilot_cli_kit::terminal::Terminal;
 
 use crate::elsewhere;
@@ -17,7 +16,7 @@ use crate::elsewhere;
 #[derive(clap::Args)]
 pub struct Args {
     /// Write numapilot.1, one page per verb (numapilot-run.1, ...) and the environment variables
-    /// of the libraries (numapilot-environment.7) into this directory.
+    /// of the libraries (numapilot-environment.7) into this directory, which must exist.
     dir: Option<PathBuf>,
 }
 
@@ -29,9 +28,9 @@ impl Args {
         };
         // numapilot-lab writes the pages of its own verbs.
         let is_here = |verb: &str| !elsewhere::is_verb(verb);
-        man::write_verbs(command, &dir, is_here, |command, dir| {
-            Man::new(command.clone()).generate_to(dir)?;
-            fs::write(dir.join("numapilot-environment.7"), environment())
+        man::write_verbs(command, &dir, is_here, |command| {
+            let name = "numapilot-environment.7".to_owned();
+            Ok(vec![Page::of(command)?, Page { name, text: environment().into_bytes() }])
         })?;
         Ok(ExitCode::SUCCESS)
     }
