@@ -44,6 +44,21 @@ pub enum CoresError {
         /// CPUs that it may use.
         there: usize,
     },
+    /// There would be enough CPUs for fewer targets.
+    #[error(
+        "{targets} processes need {} cores with --min {wanted}, and may use {there}; {}give fewer \
+         processes",
+        *targets as u64 * u64::from(*wanted),
+        if *wanted > 1 { "lower --min, or " } else { "" }
+    )]
+    TooMany {
+        /// Targets of this run.
+        targets: usize,
+        /// The minimum of each.
+        wanted: u32,
+        /// CPUs that they may use.
+        there: usize,
+    },
     /// There would be enough CPUs if targets of other daemons did not have them.
     #[error(
         "too few cores are free for process {pid}: {there}, with --min {wanted}; {}end numapilot \

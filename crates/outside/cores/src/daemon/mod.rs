@@ -182,7 +182,12 @@ impl<S: System> Daemon<S> {
         let minimum = self.settings.minimum as usize;
         let left = |cpus: &CpuSet| cpus.len().saturating_sub(minimum * self.targets.len());
         if left(&available) < minimum {
-            return Err(lack(root, self.settings.minimum, left(allowed), left(&available)));
+            let wanted = self.settings.minimum;
+            if allowed.len() >= minimum && left(allowed) < minimum {
+                let (targets, there) = (self.targets.len() + 1, allowed.len());
+                return Err(CoresError::TooMany { targets, wanted, there });
+            }
+            return Err(lack(root, wanted, allowed.len(), left(&available)));
         }
         Ok(available)
     }

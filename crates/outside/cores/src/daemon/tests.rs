@@ -334,6 +334,21 @@ fn cores_of_other_daemons_are_left_alone() {
 }
 
 #[test]
+fn more_targets_than_cpus_are_named_as_the_cause() {
+    let (world, mut daemon) = begun(settings(), &[(1, 1), (2, 1)]);
+    *world.online.borrow_mut() = set("0-1");
+    let error = daemon.add(3, vec![3], 1).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "3 processes need 3 cores with --min 1, and may use 2; give fewer processes"
+    );
+    // Without the others there would be too few as well.
+    *world.online.borrow_mut() = set("");
+    let error = daemon.add(3, vec![3], 1).unwrap_err();
+    assert!(matches!(error, CoresError::TooFew { pid: 3, wanted: 1, there: 0 }), "{error}");
+}
+
+#[test]
 fn of_two_daemons_that_begin_at_the_same_time_the_second_leaves_the_target() {
     let (world, mut daemon) = begun(settings(), &[]);
     *world.taken_meanwhile.borrow_mut() = Some(set("0-7"));
