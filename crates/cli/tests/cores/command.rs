@@ -8,7 +8,7 @@ use std::time::Duration;
 use predicates::prelude::*;
 
 use crate::programs::{NUMAPILOT, err, signal};
-use crate::{Target, all_cpus, alone, cores, daemon, end_of, wait_until};
+use crate::{Target, all_cpus, alone, cores, daemon, end_of, end_with_messages, wait_until};
 
 #[test]
 fn the_status_of_the_program_is_passed_through() {
@@ -97,12 +97,12 @@ fn a_dry_run_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("output");
     let mut daemon = Command::new(NUMAPILOT)
-        .args(["cores", "-p", &target.pid(), "--dry-run", "--tick", "20ms"])
+        .args(["cores", "-p", &target.pid(), "--dry-run", "-v", "--tick", "20ms"])
         .stdout(fs::File::create(&file).unwrap())
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut expected = vec![format!("process {} begins with ", target.pid())];
+    let mut expected = vec![format!("process {} would begin with ", target.pid())];
     if all_cpus() > 1 {
         expected.push(format!("process {}: ", target.pid()));
     }
@@ -112,7 +112,12 @@ fn a_dry_run_changes_nothing() {
     });
     assert_eq!((target.cpus(), target.groups()), before);
     signal(&daemon, libc::SIGINT);
-    assert!(end_of(&mut daemon).success());
+    let (status, messages) = end_with_messages(&mut daemon);
+    assert!(status.success(), "{messages}");
+    // It claims nothing that was not done.
+    assert!(messages.contains("would be held by "), "{messages}");
+    assert!(messages.contains(": would have had "), "{messages}");
+    assert!(!messages.contains("is held") && !messages.contains(" begins"), "{messages}");
 }
 
 /// If the reader of the lines goes away, or the disk of the output is full, the program still runs

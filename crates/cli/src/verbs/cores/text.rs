@@ -103,7 +103,8 @@ impl Output {
         if !self.verbose {
             return;
         }
-        self.say(format_args!("process {pid} is held by {}", added.held_by));
+        let is_held = self.in_fact("is held", "would be held");
+        self.say(format_args!("process {pid} {is_held} by {}", added.held_by));
         match &added.traffic {
             Ok(source) => self.say(format_args!("its memory traffic is counted by {source}")),
             Err(reason) => self.say(format_args!(
@@ -116,7 +117,8 @@ impl Output {
     /// Prints the CPUs with which a target begins.
     pub fn first(&mut self, pid: i32, cpus: &CpuSet) -> anyhow::Result<()> {
         let cores = plural(cpus.len(), "core");
-        let text = format!("process {pid} begins with {cores} ({})", named(cpus));
+        let begins = self.in_fact("begins", "would begin");
+        let text = format!("process {pid} {begins} with {cores} ({})", named(cpus));
         if self.dry_run && !self.json {
             self.sink.write(&(text + "\n"))?;
         } else if self.verbose {
@@ -208,8 +210,9 @@ impl Output {
     pub fn end(&self) {
         for (pid, sum) in self.sums.iter().filter(|(_, sum)| sum.ticks > 0) {
             let ticks = f64::from(sum.ticks);
+            let has = self.in_fact("", "would have had ");
             self.say(format_args!(
-                "process {pid}: {} to {}, {:.2} on average, of which {:.2} were busy; {} in {}",
+                "process {pid}: {has}{} to {}, {:.2} on average, of which {:.2} were busy; {} in {}",
                 sum.least,
                 plural(sum.most, "core"),
                 sum.cores as f64 / ticks,
@@ -223,6 +226,11 @@ impl Output {
     /// Load and cores of every target.
     pub fn points(&self) -> impl Iterator<Item = (i32, &[Point])> {
         self.sums.iter().map(|(pid, sum)| (*pid, sum.points.as_slice()))
+    }
+
+    /// The words for what is done, or for what a dry run would do.
+    const fn in_fact(&self, done: &'static str, would: &'static str) -> &'static str {
+        if self.dry_run { would } else { done }
     }
 
     fn say(&self, what: impl std::fmt::Display) {
