@@ -415,14 +415,14 @@ fn events_choose_the_figures() {
         !text.contains("peak-rss") && !text.contains("node") && !text.contains("PMU"),
         "{text}"
     );
-    let lines = stat(&["-x", ";", "-e", "minor-faults,user", "-e", "seconds", "true"]).assert();
+    let lines = stat(&["-x", ";", "-e", "minor-faults,user", "-e", "elapsed", "true"]).assert();
     let lines = String::from_utf8_lossy(&lines.success().get_output().stderr).into_owned();
     let fields: Vec<Vec<&str>> = lines.lines().map(|line| line.split(';').collect()).collect();
     assert_eq!(fields.len(), 3, "{lines}");
     assert!(fields[0][0].parse::<u64>().unwrap() > 10, "{lines}");
     assert_eq!((fields[0][1], fields[0][2]), ("", "minor-faults"));
     assert_eq!((fields[1][1], fields[1][2]), ("s", "user"));
-    assert!(fields[2][0].parse::<f64>().unwrap() > 0.0 && fields[2][2] == "seconds", "{lines}");
+    assert!(fields[2][0].parse::<f64>().unwrap() > 0.0 && fields[2][2] == "elapsed", "{lines}");
     stat(&["-e", "nonsense", "--", "true"])
         .assert()
         .code(125)

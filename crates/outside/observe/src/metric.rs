@@ -32,8 +32,10 @@ pub enum Unit {
     Bytes,
     /// Events.
     Count,
-    /// None: one figure divided by another.
+    /// None: one figure divided by another, which is not a part of it.
     Ratio,
+    /// A part of a whole, or a deviation from a mean: 1 is 100 %.
+    Share,
 }
 
 macro_rules! metrics {
@@ -113,15 +115,15 @@ metrics! {
     /// Accesses to DRAM of another node.
     RemoteAccesses = "remote_accesses", Counter, Count;
     /// Local accesses divided by all DRAM accesses (carrefour: local access ratio, LAR).
-    LocalAccessRatio = "local_access_ratio", Derived, Ratio;
+    LocalAccessRatio = "local_access_ratio", Derived, Share;
     /// DRAM accesses per microsecond (carrefour: RAM accesses per microsecond, MAPTU).
     Maptu = "maptu", Derived, Ratio;
     /// Standard deviation of the loads of the memory controllers, divided by their mean (carrefour:
     /// memory-controller imbalance).
-    ControllerImbalance = "controller_imbalance", Derived, Ratio;
+    ControllerImbalance = "controller_imbalance", Derived, Share;
     /// Average share of the bandwidth of the links between nodes that is in use (carrefour: average
     /// interconnect usage).
-    LinkUsage = "link_usage", Derived, Ratio;
+    LinkUsage = "link_usage", Derived, Share;
     /// Mean latency of DRAM accesses, including queues (carrefour: memory latency).
     DramLatencySeconds = "dram_latency_seconds", Derived, Seconds;
     /// Page table entries that AutoNUMA unmapped to cause hint faults; machine-wide.

@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn names_of_perf_and_own_ones() {
-        let list = ["cycles", "page-faults", "minor-faults", "peak-rss", "user_seconds"];
+        let list = ["cycles", "page-faults", "minor-faults", "peak-rss", "user_seconds", "elapsed"];
         let events: Vec<Event> = list.iter().map(|name| parse(name).unwrap()).collect();
         let wanted = [
             Metric::Cycles,
@@ -60,6 +60,7 @@ mod tests {
             Metric::MajorFaults,
             Metric::PeakRssBytes,
             Metric::UserSeconds,
+            Metric::Seconds,
         ];
         assert_eq!(metrics(&events), wanted);
         for unknown in ["cycles:u", "", "r1a8"] {

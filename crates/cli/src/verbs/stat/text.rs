@@ -43,9 +43,12 @@ pub fn report(
     if selected.is_empty() {
         text += &nodes(figures);
     }
-    let elapsed = figures.value(Metric::Seconds).map_or(NOT_SUPPORTED.to_owned(), seconds);
-    let deviation = deviation(Metric::Seconds, statistics).unwrap_or_default();
-    let _ = writeln!(text, "\n{}", format!("{elapsed:>VALUE$}   elapsed  {deviation}").trim_end());
+    if !selected.contains(&Metric::Seconds) {
+        let elapsed = figures.value(Metric::Seconds).map_or(NOT_SUPPORTED.to_owned(), seconds);
+        let deviation = deviation(Metric::Seconds, statistics).unwrap_or_default();
+        let line = format!("{elapsed:>VALUE$}   {}  {deviation}", label(Metric::Seconds));
+        let _ = writeln!(text, "\n{}", line.trim_end());
+    }
     if figures.value(Metric::SimulatedSeconds).is_some() {
         text +=
             "\n (cycles to DRAM latency are counted by the lab: machine-wide, with the kernel)\n";
@@ -82,7 +85,7 @@ pub fn separated(
         let unit = match metric.unit() {
             Unit::Seconds => "s",
             Unit::Bytes => "bytes",
-            Unit::Count | Unit::Ratio => "",
+            Unit::Count | Unit::Ratio | Unit::Share => "",
         };
         let value = figures.value(metric).map_or(NOT_SUPPORTED.to_owned(), |v| v.to_string());
         let deviation = statistics.get(&metric).and_then(Summary::relative_deviation);
@@ -119,8 +122,12 @@ fn is_row(metric: Metric, figures: &Observation) -> bool {
     }
 }
 
-/// `peak-rss` for `peak_rss_bytes`: the unit is with the value.
+/// `peak-rss` for `peak_rss_bytes`: the unit is with the value. The wall time has the name that
+/// it has below the table.
 pub fn label(metric: Metric) -> String {
+    if metric == Metric::Seconds {
+        return "elapsed".to_owned();
+    }
     let name = metric.name();
     let name = name.strip_suffix("_seconds").or(name.strip_suffix("_bytes")).unwrap_or(name);
     name.replace('_', "-")
@@ -131,7 +138,8 @@ fn show(metric: Metric, value: f64) -> String {
         Unit::Seconds => seconds(value),
         Unit::Bytes => bytes(value as u64),
         Unit::Count => grouped(value),
-        Unit::Ratio => percent(value),
+        Unit::Ratio => format!("{value:.2}"),
+        Unit::Share => percent(value),
     }
 }
 
@@ -140,12 +148,15 @@ fn comment(metric: Metric, figures: &Observation) -> Option<String> {
     let share =
         |part: f64, whole: Option<f64>| whole.filter(|w| *w > 0.0).map(|w| percent(part / w));
     Some(match metric {
-        Metric::UserSeconds => format!("{:.2} CPUs utilized", value(Metric::CpusUtilized)?),
+        Metric::UserSeconds => {
+            let cpus = value(Metric::CpusUtilized)?;
+            format!("{} CPUs utilized", show(Metric::CpusUtilized, cpus))
+        }
         Metric::MinorFaults | Metric::ContextSwitches | Metric::CpuMigrations => {
             let per_second = value(metric)? / value(Metric::Seconds).filter(|s| *s > 0.0)?;
             format!("{} /s", grouped(per_second.round()))
         }
-        Metric::Instructions => format!("{:.2} per cycle", value(Metric::Ipc)?),
+        Metric::Instructions => format!("{} per cycle", show(Metric::Ipc, value(Metric::Ipc)?)),
         Metric::CacheMisses => {
             format!("{} of references", share(value(metric)?, value(Metric::CacheReferences))?)
         }
@@ -268,7 +279,6 @@ impl Rows {
         for (metric, _, width) in shown() {
             let value = match (metric, value(metric)) {
                 (_, None) => "-".to_owned(),
-                (Metric::CpusUtilized, Some(value)) => format!("{value:.2}"),
                 (_, Some(value)) => show(metric, value),
             };
             let _ = write!(text, " {value:>width$}");
@@ -290,6 +300,14 @@ mod tests {
         assert_eq!(label(Metric::PeakRssBytes), "peak-rss");
         assert_eq!(label(Metric::UserSeconds), "user");
         assert_eq!(label(Metric::CpuMigrations), "cpu-migrations");
+    }
+
+    #[test]
+    fn a_factor_is_no_percentage() {
+        assert_eq!(show(Metric::CpusUtilized, 2.5), "2.50");
+        assert_eq!(show(Metric::Ipc, 0.5), "0.50");
+        assert_eq!(show(Metric::Maptu, 12.0), "12.00");
+        assert_eq!(show(Metric::LocalAccessRatio, 0.5), percent(0.5));
     }
 
     #[test]
