@@ -80,6 +80,8 @@ fn every_promised_field_is_a_number_or_null_with_a_reason() {
     assert!(seen["peak_rss_bytes"].as_u64().unwrap() > 100 << 10);
     assert_eq!(seen["exit_status"], 0);
     assert_eq!(seen["command"][0], "sleep");
+    let has_reason = seen["unsupported"]["dram_events"].is_string();
+    assert_eq!(seen["dram_events"].is_null(), has_reason, "{seen}");
     let nodes = seen["nodes"].as_array().unwrap();
     assert!(nodes.iter().any(|n| n["memory_bytes"].as_u64().is_some_and(|b| b > 0)), "{seen}");
 }
@@ -198,9 +200,15 @@ fn intervals_are_lines_of_json() {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
+    let (last, lines) = lines.split_last().unwrap();
     assert!(lines.len() >= 2, "{lines:?}");
     assert!(lines.is_sorted_by_key(|l| l["time"].as_f64().unwrap()));
     assert!(lines.iter().all(|l| l["minor_faults"].is_number()));
+    // The last line is what would be printed without intervals.
+    let total = &last["total"];
+    assert!(total["seconds"].as_f64().unwrap() >= 0.3, "{last}");
+    assert_eq!((&total["exit_status"], &total["command"][0]), (&0.into(), &"sleep".into()));
+    assert_eq!(last.as_object().unwrap().len(), 1, "{last}");
 }
 
 #[test]

@@ -204,6 +204,20 @@ fn nodes(earlier: &Totals, later: &Totals, memory: &Memory) -> Vec<NodeFigures> 
 /// under `unsupported`.
 impl Serialize for Observation {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.serialize_with(&BTreeMap::new(), serializer)
+    }
+}
+
+impl Observation {
+    /// Serialises it with the reasons for further fields that are `null` beside the figures.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub fn serialize_with<S: Serializer>(
+        &self,
+        reasons: &BTreeMap<&'static str, &str>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         for (metric, figure) in &self.figures {
             match figure {
@@ -220,7 +234,9 @@ impl Serialize for Observation {
             "memory_over_time",
             &self.memory.is_ok().then_some(&self.memory_over_time),
         )?;
-        map.serialize_entry("unsupported", &self.unsupported())?;
+        let mut unsupported = self.unsupported();
+        unsupported.extend(reasons);
+        map.serialize_entry("unsupported", &unsupported)?;
         map.end()
     }
 }

@@ -12,7 +12,7 @@ use numapilot_cli_kit::terminal::{Terminal, is_broken_pipe};
 use numapilot_observe::{Metric, Observation, Session, Summary};
 use numapilot_place::settings_journal::Holder;
 use numapilot_place::visible_json;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::text;
 use crate::sink::Sink;
@@ -81,6 +81,20 @@ impl Report {
         }
     }
 
+    /// Why fields are `null`.
+    fn reasons<'a>(&self, figures: &'a Observation) -> BTreeMap<&'static str, &'a str> {
+        let mut reasons = BTreeMap::new();
+        if self.dram_events.is_none() {
+            // An emulated machine counts all accesses without an event of a processor.
+            let reason = figures.figure(Metric::LocalAccesses).err();
+            reasons.insert("dram_events", reason.unwrap_or("only a hardware PMU has such events"));
+        }
+        if self.command.is_none() {
+            reasons.insert("exit_status", "no command was observed, but what runs already");
+        }
+        reasons
+    }
+
     /// The subject of the table.
     fn title(&self) -> String {
         match (&self.command, &self.pids) {
@@ -98,7 +112,7 @@ impl Report {
 #[derive(Serialize)]
 struct Json<'a> {
     #[serde(flatten)]
-    figures: &'a Observation,
+    figures: Explained<'a>,
     #[serde(flatten)]
     report: &'a Report,
     repetitions: usize,
@@ -109,6 +123,25 @@ struct Json<'a> {
     statistics: BTreeMap<Metric, Summary>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     runs: &'a [Observation],
+}
+
+/// The figures, and why fields beside them are `null`.
+struct Explained<'a> {
+    figures: &'a Observation,
+    reasons: BTreeMap<&'static str, &'a str>,
+}
+
+impl Serialize for Explained<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.figures.serialize_with(&self.reasons, serializer)
+    }
+}
+
+/// The last line of `-I` in JSON. The figures are on a level of their own: a sum over the lines would
+/// count them twice.
+#[derive(Serialize)]
+struct Total<'a> {
+    total: Json<'a>,
 }
 
 /// One line of `-I` in JSON.
@@ -180,8 +213,8 @@ impl Output {
             ));
         }
         let held = held_settings(&self.terminal);
-        // For programs, the intervals are the output: a total would be counted twice.
-        if (self.json || self.form.separator.is_some()) && self.intervals {
+        // As with perf, the intervals are the output: a total would be counted twice.
+        if self.form.separator.is_some() && self.intervals {
             return Ok(status);
         }
         let text = if self.json {
@@ -189,13 +222,18 @@ impl Output {
             let statistics = if repeated { statistics } else { BTreeMap::new() };
             let json = Json {
                 held_settings: &held,
-                figures: &mean,
+                figures: Explained { figures: &mean, reasons: report.reasons(&mean) },
                 report: &report,
                 repetitions: runs.len(),
                 statistics,
                 runs: runs_detail,
             };
-            visible_json(&serde_json::to_string_pretty(&json)?) + "\n"
+            let text = if self.intervals {
+                serde_json::to_string(&Total { total: json })?
+            } else {
+                serde_json::to_string_pretty(&json)?
+            };
+            visible_json(&text) + "\n"
         } else if let Some(separator) = &self.form.separator {
             let statistics = if repeated { statistics } else { BTreeMap::new() };
             text::separated(separator, None, &mean, &statistics, &self.form.selected)
