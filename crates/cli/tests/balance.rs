@@ -62,6 +62,52 @@ fn processes_that_are_not_there_are_named() {
     balance(&["-I", "500", "--", "true"]).assert().code(0);
 }
 
+#[test]
+fn the_files_are_checked_and_written_also_where_nothing_is_balanced() {
+    for option in ["-o", "--record"] {
+        let directory = tempfile::tempdir().unwrap();
+        let marker = directory.path().join("ran");
+        balance(&[option, "/nonexistent/x", "--", "touch", marker.to_str().unwrap()])
+            .assert()
+            .code(125)
+            .stderr(predicate::str::contains("cannot write /nonexistent/x: No such file"));
+        assert!(!marker.exists(), "the program ran");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let name = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (output, record) = (name("output"), name("trace"));
+    balance(&["-o", &output, "--record", &output, "true"])
+        .assert()
+        .code(125)
+        .stderr(predicate::str::contains("name the same file"));
+    for target in [vec!["true".to_owned()], vec!["-p".to_owned()]] {
+        fs::write(&output, "of an earlier run\n").unwrap();
+        fs::write(&record, "of an earlier run\n").unwrap();
+        let mut sleeper = None;
+        let mut command = balance(&["-o", &output, "--record", &record]);
+        command.args(&target);
+        if target == ["-p"] {
+            if many_nodes() {
+                println!("skipped: this machine has more than one node, so -p does not end");
+                return;
+            }
+            let child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+            command.arg(child.id().to_string());
+            sleeper = Some(child);
+        }
+        command.assert().success();
+        if let Some(mut sleeper) = sleeper {
+            sleeper.kill().unwrap();
+            sleeper.wait().unwrap();
+        }
+        assert_eq!(fs::read_to_string(&output).unwrap(), "");
+        balance(&["replay", &record])
+            .assert()
+            .success()
+            .stderr(predicate::str::contains("0 intervals, all with the orders of the recording"));
+    }
+}
+
 /// A trace of one process whose 60 pages on node 0 are used from node 1. Of its two intervals, the
 /// second moves the pages; `orders` replaces the orders it gives.
 fn trace(orders: Vec<Order>) -> Vec<u8> {

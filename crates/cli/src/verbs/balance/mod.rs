@@ -2,6 +2,7 @@
 
 mod args;
 mod decision;
+mod files;
 mod pace;
 mod replay;
 mod run;

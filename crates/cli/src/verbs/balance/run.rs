@@ -18,7 +18,8 @@ use numapilot_place::{
 use numapilot_topology::Machine;
 
 use super::args::{Action, Args, VERB};
-use super::session::{Session, open_private};
+use super::files::Files;
+use super::session::Session;
 use super::target_nodes;
 use super::text::Output;
 use crate::sink::Sink;
@@ -44,30 +45,34 @@ impl Args {
             return self.started(&machine, terminal);
         }
         let (pids, tree) = self.selection.attach(Oneself::Refused, Tree::of)?;
+        let files = Files::open(&self)?;
         if let Some(why) = nothing_to_balance(&machine) {
             terminal.warn(why);
+            files.write_nothing(&machine, self.decision.setup()?)?;
             return Ok(ExitCode::SUCCESS);
         }
-        self.running(&machine, &pids, tree, terminal)
+        self.running(&machine, &pids, tree, files, terminal)
     }
 
     /// Starts the program and balances it.
     fn started(&self, machine: &Machine, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        let mut files = Files::open(self)?;
         let prepared = |balancing| -> anyhow::Result<Prepared> {
             let plan = Plan { numa_balancing: balancing, ..Plan::default() };
             Ok(prepare(&plan, machine, &self.command, &Options::default())?)
         };
-        let unchanged = |why: &dyn std::fmt::Display| -> anyhow::Result<ExitCode> {
+        let unchanged = |files: Files, why: &dyn std::fmt::Display| -> anyhow::Result<ExitCode> {
             let program = prepared(NumaBalancing::Inherit)?;
+            files.write_nothing(machine, self.decision.setup()?)?;
             terminal.warn(format_args!("{why}; the command runs unchanged"));
             Err(program.exec().into())
         };
         if let Some(why) = nothing_to_balance(machine) {
-            return unchanged(&why);
+            return unchanged(files, &why);
         }
         // The program will have the same managers as this process.
         if let Err(why) = check_unmanaged(VERB, std::process::id().cast_signed(), []) {
-            return unchanged(&why);
+            return unchanged(files, &why);
         }
         // AutoNUMA provides samples if there is no PMU, and must not interfere if there is one.
         let cpus = machine.online_cpus();
@@ -75,13 +80,15 @@ impl Args {
         let balancing = if pmu.is_some() { NumaBalancing::Off } else { NumaBalancing::On };
         let mut program = prepared(balancing)?;
         if let Some(note) = program.notes.first() {
-            return unchanged(note);
+            return unchanged(files, note);
         }
         let source = match pmu {
             Some(pmu) => pmu,
             None => match Source::hint_faults(&Attach::NextExec, &cpus) {
                 Ok(source) => source,
-                Err(error) => return unchanged(&format_args!("{DENIED} ({error}): {REMEDY}")),
+                Err(error) => {
+                    return unchanged(files, &format_args!("{DENIED} ({error}): {REMEDY}"));
+                }
             },
         };
         let kernel = source.needs_auto_numa();
@@ -90,10 +97,10 @@ impl Args {
             program.carry_agent(agents.path())?;
         }
         announce(terminal, VERB, &program, &[]);
-        let output = self.output(*terminal)?.with_machine_wide(program.machine_wide());
+        let output = self.output(*terminal, &mut files).with_machine_wide(program.machine_wide());
         output.begin(&source, &passed_over, kernel);
         let signals = Supervisor::new()?;
-        let mut session = Session::new(self, machine, source, kernel, output)?;
+        let mut session = Session::new(self, machine, source, kernel, output, &mut files)?;
         let running = program.spawn(|_| {})?;
         // No other run can have it so early.
         let _managed = self.manage(running.pid(), []).ok();
@@ -113,6 +120,7 @@ impl Args {
         machine: &Machine,
         pids: &[i32],
         tree: Tree,
+        mut files: Files,
         terminal: &Terminal,
     ) -> anyhow::Result<ExitCode> {
         let manage = |&pid: &i32| self.manage(pid, tree.pids());
@@ -139,10 +147,10 @@ impl Args {
                 now.off().command()
             ));
         }
-        let output = self.output(*terminal)?;
+        let output = self.output(*terminal, &mut files);
         output.begin(&source, &passed_over, kernel);
         let signals = Supervisor::new()?;
-        let mut session = Session::new(self, machine, source, kernel, output)?;
+        let mut session = Session::new(self, machine, source, kernel, output, &mut files)?;
         session.follow(tree);
         self.stay(&mut session, &signals, None)?;
         session.finish()?;
@@ -158,12 +166,12 @@ impl Args {
         if self.dry_run { Ok(None) } else { Managed::claim(VERB, pid, tree) }
     }
 
-    fn output(&self, terminal: Terminal) -> anyhow::Result<Output> {
-        let sink = match &self.output {
-            Some(path) => Sink::file(terminal, path.clone(), open_private(path)?),
+    fn output(&self, terminal: Terminal, files: &mut Files) -> Output {
+        let sink = match self.output.clone().zip(files.output.take()) {
+            Some((path, file)) => Sink::file(terminal, path, file),
             None => Sink::out(terminal),
         };
-        Ok(Output::new(terminal, sink, self.json, self.dry_run, self.verbose))
+        Output::new(terminal, sink, self.json, self.dry_run, self.verbose)
     }
 
     /// Samples, decides and moves until the targets end, or until a signal if the targets were not

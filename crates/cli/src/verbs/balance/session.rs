@@ -1,24 +1,22 @@
 //! Balances several targets: assigns samples to processes, and decides for each process separately.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::BufWriter;
 use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::Context;
-use numapilot_balance::trace::{Header, Recorded, Writer};
+use numapilot_balance::trace::Recorded;
 use numapilot_balance::{
     Agents, Evidence, Interval, Memory, MemoryError, Nodes, Process, Setup, State, Target, Traffic,
     by_process,
 };
-use numapilot_cli_kit::file;
 use numapilot_observe::source::Source;
 use numapilot_observe::{Sample, Tree};
 use numapilot_place::Tally;
 use numapilot_topology::{CpuId, Machine, NodeId};
 
 use super::args::{Args, VERB};
+use super::files::{Files, RECORDING, Trace};
 use super::pace::{Rest, Slice};
 use super::target_nodes;
 use super::text::{Line, Output};
@@ -45,7 +43,7 @@ pub struct Session<'a> {
     rest: Rest,
     dropped: u64,
     accessed_ns: u64,
-    trace: Option<Writer<BufWriter<File>>>,
+    trace: Option<Trace>,
     /// The bytes that were moved, for `export-metrics`. Without it, these lack that metric.
     moved: Option<Tally>,
     output: Output,
@@ -58,17 +56,10 @@ impl<'a> Session<'a> {
         source: Source,
         auto_numa: bool,
         output: Output,
+        files: &mut Files,
     ) -> anyhow::Result<Self> {
         let (nodes, setup) = (Nodes::of(machine), args.decision.setup()?);
-        let trace = match &args.record {
-            Some(path) => {
-                let file = open_private(path)?;
-                file::empty(&file).context(RECORDING)?;
-                let header = Header { nodes: nodes.clone(), setup };
-                Some(Writer::begin(BufWriter::new(file), &header).context(RECORDING)?)
-            }
-            None => None,
-        };
+        let trace = files.trace(machine, setup)?;
         let node_of = |cpu: &numapilot_topology::Cpu| Some((cpu.id, cpu.node?));
         Ok(Self {
             machine,
@@ -262,11 +253,4 @@ impl<'a> Session<'a> {
         }
         self.targets.insert(pid, None);
     }
-}
-
-const RECORDING: &str = "cannot write the trace";
-
-/// Opens a file; a new one may be read by its owner only, because it shows the addresses of a program's memory.
-pub fn open_private(path: &std::path::Path) -> anyhow::Result<std::fs::File> {
-    file::open(path, 0o600)
 }
