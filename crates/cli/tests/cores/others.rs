@@ -16,20 +16,36 @@ use crate::{
     wait_until, ways,
 };
 
-/// Kills the guard of a daemon, which would put everything back when the daemon dies.
-fn end_guard_of(daemon: &Child) {
+/// The guard of a daemon.
+fn guard_of(daemon: &Child) -> Option<i32> {
     let is_its = |text: Vec<u8>| {
         text.split(|byte| *byte == 0)
             .any(|word| word.starts_with(format!("{}:", daemon.id()).as_bytes()))
     };
-    for process in fs::read_dir("/proc").unwrap().flatten() {
-        let text = fs::read(process.path().join("cmdline")).unwrap_or_default();
-        if let Some(pid) = process.file_name().to_str().and_then(|name| name.parse().ok())
-            && is_its(text)
-        {
-            PidFd::open(pid).unwrap().signal(libc::SIGKILL).unwrap();
-        }
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .filter(|process| is_its(fs::read(process.path().join("cmdline")).unwrap_or_default()))
+        .find_map(|process| process.file_name().to_str()?.parse().ok())
+}
+
+/// Kills the guard of a daemon, which would put everything back when the daemon dies.
+fn end_guard_of(daemon: &Child) {
+    if let Some(pid) = guard_of(daemon) {
+        PidFd::open(pid).unwrap().signal(libc::SIGKILL).unwrap();
     }
+}
+
+#[test]
+fn the_guard_has_a_name_of_its_own() {
+    let _alone = alone();
+    let target = Target::idle();
+    let mut daemon = daemon(&["-p", &target.pid()]);
+    wait_until("the guard has its name", || {
+        let guard = guard_of(&daemon).map(|pid| format!("/proc/{pid}/comm"));
+        guard.and_then(|path| fs::read_to_string(path).ok()).as_deref() == Some("numapilot-guard\n")
+    });
+    signal(&daemon, libc::SIGINT);
+    assert!(end_of(&mut daemon).success());
 }
 
 #[test]

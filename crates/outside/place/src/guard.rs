@@ -18,10 +18,11 @@
 //! the program.
 
 use std::collections::HashSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CStr, OsStr, OsString};
 use std::fs;
 use std::io::{self, PipeWriter};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -41,8 +42,9 @@ use crate::{check_proc, name_prefix, scratch, shared_file};
 /// The running program, even if its file was replaced meanwhile.
 const PROGRAM: &str = "/proc/self/exe";
 /// Its name in `ps`, which differs from numapilot, so a signal to all processes with that name does
-/// not reach it.
-const NAME: &str = "numapilot-guard";
+/// not reach it. The kernel names a process after the file that it executes, which is
+/// [`PROGRAM`] here, so the guard names itself.
+const NAME: &CStr = c"numapilot-guard";
 /// The variables that locate the journals and the files of this user.
 const ENVIRONMENT: [&str; 3] = ["XDG_RUNTIME_DIR", "HOME", "TMPDIR"];
 
@@ -84,7 +86,11 @@ pub fn start() -> io::Result<()> {
     let target = format!("{pid}:{}", process::start_time(pid)?);
     let (orders, writer) = io::pipe()?;
     let mut command = Command::new(PROGRAM);
-    command.arg0(NAME).args(["restore", "--after", &target]).env_clear().current_dir("/");
+    command
+        .arg0(OsStr::from_bytes(NAME.to_bytes()))
+        .args(["restore", "--after", &target])
+        .env_clear()
+        .current_dir("/");
     command.stdin(orders).stdout(Stdio::null()).stderr(Stdio::null());
     let kept = |name: &str| Some((name.to_owned(), std::env::var_os(name)?));
     command.envs(
@@ -135,12 +141,13 @@ pub fn run_mark(number: u64) -> io::Result<String> {
     Ok(format!("{}{number}", name_prefix("run")?))
 }
 
-/// Waits until process `pid`, which began at `start_time`, has ended. Returns `false` if the
+/// Gives this process the name of the guard, and waits until process `pid`, which began at `start_time`, has ended. Returns `false` if the
 /// process has executed another program, so there is nothing to guard.
 ///
 /// # Errors
 /// If the process cannot be watched.
 pub fn wait_for_end(pid: u32, start_time: u64) -> io::Result<bool> {
+    rustix::thread::set_name(NAME)?;
     // Opened before the identity is checked, so the check applies to the opened process.
     let number = i32::try_from(pid).map_err(io::Error::other)?;
     let process = match PidFd::open(number) {
