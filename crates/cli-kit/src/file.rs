@@ -15,7 +15,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
+use numapilot_topology::remedy;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use tempfile::NamedTempFile;
@@ -58,7 +59,14 @@ pub fn check(path: &Path, existing: Existing) -> anyhow::Result<()> {
 /// # Errors
 /// The paths name the same file, which is no device.
 pub fn check_distinct(one: (&str, &Path), other: (&str, &Path)) -> anyhow::Result<()> {
-    let absolute = |path| anyhow::Ok(std::path::absolute(target(path)?)?);
+    let absolute = |path| {
+        std::path::absolute(target(path)?).with_context(|| {
+            let file = path.display();
+            format!(
+                "{file} is in a working directory that is not there any more; change to another"
+            )
+        })
+    };
     if !is_special(one.1) && absolute(one.1)? == absolute(other.1)? {
         let file = one.1.display();
         bail!("{} and {} name the same file, {file}; give two names", one.0, other.0);
@@ -149,6 +157,13 @@ pub fn open(path: &Path, mode: u32) -> anyhow::Result<File> {
 /// Those of ftruncate(2).
 pub fn empty(file: &File) -> io::Result<()> {
     if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) }
+}
+
+/// The error for a file that the user named and that cannot be read, with cause and remedy.
+#[must_use]
+pub fn not_read(path: &Path, error: io::Error) -> anyhow::Error {
+    let text = format!("cannot read {}; {}", path.display(), remedy::reading(&error));
+    anyhow::Error::new(error).context(text)
 }
 
 /// The remedy where [`is_full`] is the cause.

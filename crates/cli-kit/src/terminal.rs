@@ -75,7 +75,7 @@ impl Terminal {
     /// Prints a message on standard error.
     pub fn say(&self, message: impl Display) {
         // A closed stderr must not end the run.
-        let _ = writeln!(self.err(), "numapilot: {}", printable_lines(&message.to_string()));
+        let _ = writeln!(self.err(), "numapilot: {}", one_message(&message.to_string()));
     }
 
     /// Prints a warning, which stops nothing.
@@ -84,7 +84,7 @@ impl Terminal {
         let _ = writeln!(
             self.err(),
             "numapilot: {WARN}warning:{WARN:#} {}",
-            printable_lines(&message.to_string())
+            one_message(&message.to_string())
         );
     }
 
@@ -94,7 +94,7 @@ impl Terminal {
         let _ = writeln!(
             self.err(),
             "numapilot: {BAD}error:{BAD:#} {}",
-            printable_lines(&format!("{error:#}"))
+            one_message(&format!("{error:#}"))
         );
     }
 
@@ -155,6 +155,13 @@ pub fn printable(text: &str) -> String {
 /// The same for text that has several lines.
 pub fn printable_lines(text: &str) -> String {
     shown(text, |character| matches!(character, '\n' | '\t'))
+}
+
+/// The same for a message: only lines that are indented go on with it. A name with a line feed would
+/// look like a message of its own.
+fn one_message(text: &str) -> String {
+    let parts = text.split("\n  ").map(|part| shown(part, |character| character == '\t'));
+    parts.collect::<Vec<_>>().join("\n  ")
 }
 
 fn shown(text: &str, is_kept: impl Fn(char) -> bool) -> String {
@@ -288,6 +295,7 @@ mod tests {
         assert_eq!(printable("a\x1b[2J\n\u{9b}b"), r"a\x1b[2J\x0a\x9bb");
         assert_eq!(printable("\u{202e}ä µ"), "\\u{202e}ä µ");
         assert_eq!(printable_lines("one\n\ttwo\r\x1b"), "one\n\ttwo\\x0d\\x1b");
+        assert_eq!(one_message("a\nb:\n    c"), "a\\x0ab:\n    c");
     }
 
     #[test]

@@ -136,6 +136,34 @@ fn foreign_text_is_shown_and_not_sent() {
     assert!(!text.contains('\x1b'), "{text}");
 }
 
+/// The cause is named, and the remedy is one for this cause.
+#[test]
+fn remedies_follow_from_the_causes() {
+    let error = |script: &str| {
+        let output = Command::new("bash").args(["-c", script, NUMAPILOT]).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(125), "{script}: {stderr}");
+        stderr
+    };
+    let stderr = error("ulimit -n 4; exec \"$0\" topo");
+    assert!(stderr.contains("ulimit -n") && !stderr.contains("permissions"), "{stderr}");
+    let stderr = error(
+        "d=$(mktemp -d); cd \"$d\" && rmdir \"$d\"; exec \"$0\" run --via 'env {}' --dry-run true",
+    );
+    assert!(stderr.contains("the working directory cannot be used"), "{stderr}");
+    for verb in ["balance replay", "cores simulate --trace", "fleet report", "profile show"] {
+        let stderr = error(&format!("exec \"$0\" {verb} /nosuch"));
+        assert!(stderr.contains("cannot read ") && stderr.contains("check the path"), "{stderr}");
+    }
+    // A name does not begin a line, which could look like a message.
+    let stderr = error("exec \"$0\" run --allocator $'a\\nb' true");
+    assert!(stderr.contains(r"'a\x0ab'") && stderr.lines().count() == 1, "{stderr}");
+    let stderr = error("exec \"$0\" run --attest /proc/nosuch true");
+    assert!(stderr.contains("make the directory"), "{stderr}");
+    let stderr = error("exec \"$0\" run --attest /sys true");
+    assert!(stderr.contains("a directory that you can write"), "{stderr}");
+}
+
 #[test]
 fn a_stack_that_is_too_small_is_reported() {
     let script = format!("ulimit -s 64 && exec {NUMAPILOT} run true");

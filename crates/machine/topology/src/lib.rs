@@ -20,6 +20,7 @@ pub mod measure;
 mod nodestring;
 mod read;
 mod recording;
+pub mod remedy;
 pub mod routes;
 mod set;
 mod stable_hash;

@@ -39,8 +39,8 @@ pub enum ObserveError {
     /// A process that the kernel protects from others.
     #[error(
         "the kernel protects process {pid}: it has made itself undumpable (prctl \
-         PR_SET_DUMPABLE) or lives in another user namespace; observe it from inside that \
-         namespace, or the whole machine (numapilot stat -a, numapilot top without -p)"
+         PR_SET_DUMPABLE) or lives in another user namespace; name another process, or run \
+         numapilot inside that namespace"
     )]
     Protected {
         /// Its id.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use numapilot_topology::bounded;
+use numapilot_topology::remedy;
 use parquet::basic::Compression;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
@@ -34,7 +35,7 @@ const MOST_ROWS: i64 = 4 << 20;
 #[derive(Debug, Error)]
 pub enum FileError {
     /// The file system refuses.
-    #[error("cannot read {}; check the path", path.display())]
+    #[error("cannot read {}; {}", path.display(), remedy::reading(source))]
     Io {
         /// The file.
         path: PathBuf,

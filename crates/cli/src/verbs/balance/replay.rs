@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use numapilot_balance::trace::{Reader, Replay};
 use numapilot_balance::{Done, Interval};
+use numapilot_cli_kit::file;
 use numapilot_cli_kit::terminal::Terminal;
 
 use super::text::{Line, Output};
@@ -28,7 +29,7 @@ pub struct Args {
 impl Args {
     pub fn run(&self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         let name = || self.file.display().to_string();
-        let file = File::open(&self.file).with_context(name)?;
+        let file = File::open(&self.file).map_err(|error| file::not_read(&self.file, error))?;
         let reader = Reader::begin(BufReader::new(file)).with_context(name)?;
         let mut replay = Replay::new(reader);
         let mut output = Output::new(*terminal, Sink::out(*terminal), self.json, false, true);

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::ValueEnum;
-use numapilot_cli_kit::file::{Existing, put};
+use numapilot_cli_kit::file::{Existing, not_read, put};
 use numapilot_cli_kit::terminal::{self, Terminal};
 use numapilot_cli_kit::units;
 use numapilot_cores::decide::Limits;
@@ -78,8 +78,8 @@ impl Args {
         let demand = match &self.trace {
             Some(path) => {
                 let name = || path.display().to_string();
-                simulator::read(&bounded::read(path, LONGEST).with_context(name)?)
-                    .with_context(name)?
+                let text = bounded::read(path, LONGEST).map_err(|error| not_read(path, error))?;
+                simulator::read(&text).with_context(name)?
             }
             None => self.shape()?,
         };

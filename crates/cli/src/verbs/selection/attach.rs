@@ -61,6 +61,12 @@ impl Selection {
             match open(&pids) {
                 Ok(opened) if members.iter().all(Member::is_alive) => return Ok((pids, opened)),
                 Err(ObserveError::NoProcess { pid }) if !self.pid.contains(&pid) => {}
+                Err(error @ ObserveError::Protected { .. }) if oneself == Oneself::Observed => {
+                    bail!(
+                        "{error}, or observe the whole machine (numapilot stat -a, numapilot top \
+                     without -p)"
+                    )
+                }
                 Err(error) => return Err(error.into()),
                 Ok(_) => {}
             }
@@ -149,6 +155,21 @@ mod tests {
         let mut process = Process::myself().unwrap();
         process.pid = pid;
         Member { process, parent }
+    }
+
+    #[test]
+    fn the_whole_machine_is_no_remedy_where_processes_are_changed() {
+        let selection = Selection { pid: vec![1], cgroup: Vec::new(), unit: Vec::new() };
+        let error = |oneself| {
+            let protected = |_: &[i32]| Err::<(), _>(ObserveError::Protected { pid: 1 });
+            selection.attach(oneself, protected).unwrap_err().to_string()
+        };
+        assert!(error(Oneself::Observed).contains("stat -a"));
+        let refused = error(Oneself::Refused);
+        assert!(
+            refused.contains("name another process") && !refused.contains("stat -a"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::remedy;
+
 /// Why a machine could not be read. Every message names the file.
 #[derive(Debug, Error)]
 pub enum ReadError {
@@ -21,7 +23,7 @@ pub enum ReadError {
         expected: &'static str,
     },
     /// A file that exists but cannot be opened or read.
-    #[error("{} cannot be read; check its permissions", path.display())]
+    #[error("{} cannot be read; {}", path.display(), remedy::reading(source))]
     Unreadable {
         /// The file.
         path: PathBuf,

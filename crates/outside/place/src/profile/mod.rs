@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use numapilot_topology::remedy;
 use numapilot_topology::toml_text;
 use thiserror::Error;
 
@@ -27,7 +28,7 @@ pub struct Profile {
 #[derive(Debug, Error)]
 pub enum ProfileError {
     /// The file cannot be read.
-    #[error("cannot read profile {}; check the path", path.display())]
+    #[error("cannot read profile {}; {}", path.display(), remedy::reading(source))]
     File {
         /// Its path.
         path: PathBuf,

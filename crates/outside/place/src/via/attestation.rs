@@ -1,7 +1,7 @@
 //! What took effect on the far side of a launcher: written there, read here.
 
 use std::fs::{self, Permissions};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -20,13 +20,28 @@ const MOST: u64 = 16 << 20;
 
 /// Why an attestation could not be written.
 #[derive(Debug, Error)]
-#[error(
-    "cannot write what took effect into {}; make the directory, on a file system that both sides of \
-     the launcher see", directory.display()
-)]
+#[error("cannot write what took effect into {}; {}", directory.display(), self.remedy())]
 pub struct AttestError {
     directory: PathBuf,
     source: io::Error,
+}
+
+impl AttestError {
+    fn remedy(&self) -> &'static str {
+        match self.source.kind() {
+            ErrorKind::NotFound => {
+                "make the directory, on a file system that both sides of the launcher see"
+            }
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                "free space there, or give --attest another directory that both sides of the \
+                 launcher see"
+            }
+            _ => {
+                "give --attest a directory that you can write, on a file system that both sides of \
+                 the launcher see"
+            }
+        }
+    }
 }
 
 /// Why attestations could not be read.
@@ -178,6 +193,17 @@ fn read_one(path: &Path) -> io::Result<Attestation> {
 mod tests {
     use super::*;
     use crate::{Note, Thp};
+
+    #[test]
+    fn a_directory_that_exists_is_not_to_be_made() {
+        let text = |number| {
+            let source = io::Error::from_raw_os_error(number);
+            AttestError { directory: "/d".into(), source }.to_string()
+        };
+        assert!(text(libc::ENOENT).contains("/d; make the directory"));
+        assert!(text(libc::ENOSPC).contains("/d; free space there"));
+        assert!(text(libc::EROFS).contains("/d; give --attest a directory that you can write"));
+    }
 
     #[test]
     fn what_is_written_there_is_read_here() {

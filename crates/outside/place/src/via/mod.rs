@@ -63,7 +63,14 @@ impl Via {
         let program = std::env::current_exe()?;
         let count = count.or_else(|| template.count());
         let expected = Expected { count, here: Task::of_this_process() };
-        Ok(Self { template, program, directory: std::path::absolute(directory)?, expected })
+        let directory = std::path::absolute(directory).map_err(|error| {
+            let text = format!(
+                "the working directory cannot be used, and --via needs it: {error}; change to one \
+                 that exists"
+            );
+            io::Error::new(error.kind(), text)
+        })?;
+        Ok(Self { template, program, directory, expected })
     }
 
     /// The directory that both sides see.

@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use numapilot_topology::remedy;
 use thiserror::Error;
 
 use crate::file::{FileError, read};
@@ -17,7 +18,7 @@ pub enum FleetError {
     #[error(transparent)]
     File(#[from] FileError),
     /// A directory.
-    #[error("cannot read {}; check the path", path.display())]
+    #[error("cannot read {}; {}", path.display(), remedy::reading(source))]
     Directory {
         /// Its path.
         path: PathBuf,

@@ -158,7 +158,7 @@ fn names(study: &Study) -> String {
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {
-    bounded::read(path, LONGEST).with_context(|| format!("cannot read {}", path.display()))
+    bounded::read(path, LONGEST).map_err(|error| file::not_read(path, error))
 }
 
 /// The arguments after `numapilot` that make a run.
