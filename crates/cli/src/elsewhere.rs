@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use anyhow::anyhow;
+use numapilot_cli_kit::completions::Shell;
 use numapilot_place::own_program;
 
 /// The program that has these verbs.
@@ -45,6 +46,15 @@ pub fn execute() -> anyhow::Error {
     };
     let error = Command::new(&program).args(std::env::args_os().skip(1)).exec();
     anyhow!(error).context(format!("cannot execute {}", program.display()))
+}
+
+/// What the completion script needs for the verbs of numapilot-lab. In bash, it asks numapilot-lab
+/// for its script when one of them is first completed, so the words are those of the installed one.
+pub const fn completions(shell: Shell) -> &'static str {
+    match shell {
+        Shell::Bash => include_str!("elsewhere.bash"),
+        _ => "",
+    }
 }
 
 #[cfg(test)]

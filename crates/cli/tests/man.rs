@@ -106,6 +106,38 @@ fn completions_know_every_verb() {
     }
 }
 
+/// The words that bash offers after these and a space.
+fn offered_by_bash(words: &[&str]) -> Vec<String> {
+    let script = "eval \"$(\"$0\" completions bash)\"\n\
+                  [[ $(complete -p numapilot) =~ -F\\ ([^ ]+) ]] && function=${BASH_REMATCH[1]}\n\
+                  COMP_WORDS=(\"$0\" \"$@\" '') COMP_CWORD=$(($# + 1))\n\
+                  \"$function\" \"$0\" '' \"${!#}\"\n\
+                  printf '%s\\n' \"${COMPREPLY[@]}\"";
+    let output = Command::new("bash").args(["-c", script, NUMAPILOT]).args(words).output().unwrap();
+    assert!(output.stderr.is_empty(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_the_verbs_of_the_other_program() {
+    // It must have been built.
+    assert!(fs::exists(numapilot_lab()).unwrap());
+    for (words, expected) in [
+        (&["lab"][..], "setup"),
+        (&["--color", "never", "lab"], "setup"),
+        (&["lab", "run"], "--machine"),
+        (&["bench"], "w1"),
+        (&["study"], "run"),
+        (&["profile"], "export"),
+        (&["run"], "--dry-run"),
+    ] {
+        let offered = offered_by_bash(words);
+        assert!(offered.contains(&expected.to_owned()), "{words:?}: {offered:?}");
+    }
+    // A program that is run may have such a name.
+    assert!(!offered_by_bash(&["run", "lab"]).contains(&"setup".to_owned()));
+}
+
 #[test]
 fn completions_into_a_closed_pipe_are_success() {
     let (reader, writer) = std::io::pipe().unwrap();

@@ -40,7 +40,9 @@ impl Verb {
             Self::Lab(Deferred(args)) => args.run(terminal),
             Self::Bench(Deferred(args)) => args.run(terminal),
             Self::Study(Deferred(args)) => args.run(terminal),
-            Self::Completions(Deferred(args)) => args.run(terminal, command(), "numapilot-lab"),
+            Self::Completions(Deferred(args)) => {
+                args.run(terminal, command(), "numapilot-lab", |_| "")
+            }
             Self::Man(Deferred(args)) => args.run(terminal, command()),
         }
     }

@@ -97,7 +97,9 @@ impl Verb {
             Self::Balance(Deferred(args)) => args.run(terminal),
             Self::Cores(Deferred(args)) => args.run(terminal),
             Self::Lab | Self::Bench | Self::Study => Err(elsewhere::execute()),
-            Self::Completions(Deferred(args)) => args.run(terminal, command(), "numapilot"),
+            Self::Completions(Deferred(args)) => {
+                args.run(terminal, command(), "numapilot", elsewhere::completions)
+            }
             Self::Man(Deferred(args)) => args.run(terminal, command()),
         }
     }
