@@ -157,11 +157,10 @@ pub fn printable_lines(text: &str) -> String {
     shown(text, |character| matches!(character, '\n' | '\t'))
 }
 
-/// The same for a message: only lines that are indented go on with it. A name with a line feed would
-/// look like a message of its own.
+/// The same for a message. Its lines but the first (what a program has printed, a name with a line
+/// feed) are indented: none of them looks like a message of its own.
 fn one_message(text: &str) -> String {
-    let parts = text.split("\n  ").map(|part| shown(part, |character| character == '\t'));
-    parts.collect::<Vec<_>>().join("\n  ")
+    printable_lines(text).replace('\n', "\n  ")
 }
 
 fn shown(text: &str, is_kept: impl Fn(char) -> bool) -> String {
@@ -295,7 +294,7 @@ mod tests {
         assert_eq!(printable("a\x1b[2J\n\u{9b}b"), r"a\x1b[2J\x0a\x9bb");
         assert_eq!(printable("\u{202e}ä µ"), "\\u{202e}ä µ");
         assert_eq!(printable_lines("one\n\ttwo\r\x1b"), "one\n\ttwo\\x0d\\x1b");
-        assert_eq!(one_message("a\nb:\n    c"), "a\\x0ab:\n    c");
+        assert_eq!(one_message("a\nb:\x1b\n  c"), "a\n  b:\\x1b\n    c");
     }
 
     #[test]
