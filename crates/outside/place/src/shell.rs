@@ -95,7 +95,7 @@ pub(crate) fn placement_words(
     words
 }
 
-/// Quotes a word for a line that is printed: see [`quote_visibly`].
+/// Quotes a word for a line that is printed: see `quote_visibly`.
 #[must_use]
 pub fn quoted(word: &str) -> String {
     String::from_utf8_lossy(&quote_visibly(OsStr::new(word))).into_owned()

@@ -75,7 +75,7 @@ impl Watcher {
     /// recognised after they have lost their parent.
     ///
     /// # Errors
-    /// As [`Watcher::start`].
+    /// If no thread can be created, or `/proc` shows another PID namespace.
     pub fn of_running(program: i32, order: Vec<CpuId>, orphans: Orphans) -> io::Result<Self> {
         let processes = OutsideProcesses::of_running(program, orphans);
         Self::watching(processes, Pinner::of_running(order), |_| true)
