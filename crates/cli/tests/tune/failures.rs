@@ -35,7 +35,7 @@ fn a_default_that_fails_is_fatal_and_shows_its_output() {
     // Two runs after which the search continued, and the error.
     let last = text.lines().filter(|line| line.contains("figure=42")).count();
     assert_eq!(last, 3, "{text}");
-    assert!(text.contains("The end of its output:\n  figure=42"), "{text}");
+    assert!(text.contains("The end of its output:\n  answer=1\n  figure=42"), "{text}");
     let mut command = tune(folder.path(), &["fast"], &[]);
     command.env("FIGURE", "none");
     let text = error(command, 125);
