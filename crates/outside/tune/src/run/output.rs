@@ -11,8 +11,14 @@ pub(super) fn tail(text: &str) -> String {
     while !text.is_char_boundary(start) {
         start += 1;
     }
-    let lines: Vec<&str> = text[start..].lines().collect();
+    let lines: Vec<&str> = text[start..].lines().map(last_state).collect();
     lines[lines.len().saturating_sub(LINES)..].join("\n")
+}
+
+/// What a terminal would show of a line that was overwritten, as progress is.
+fn last_state(line: &str) -> &str {
+    let states = line.rsplit('\r').map(str::trim_end);
+    states.into_iter().find(|state| !state.is_empty()).unwrap_or_default()
 }
 
 /// The end of the output, for an error message.
@@ -21,5 +27,17 @@ pub fn end_of_output(tail: &str) -> String {
     match tail {
         "" => "It printed nothing.".to_owned(),
         tail => format!("The end of its output:\n{tail}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_shown_in_its_last_state() {
+        assert_eq!(tail("a\n10 %\r50 %\r   \r100 %\r\n\n b\n"), "a\n100 %\n\n b");
+        let long: String = (0..20).map(|line| format!("{line}\n")).collect();
+        assert!(tail(&long).starts_with("5\n") && tail(&long).ends_with("\n19"));
     }
 }
