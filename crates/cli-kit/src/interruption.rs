@@ -1,5 +1,6 @@
 //! Handles Ctrl-C: the first asks for an orderly end, the second ends the process at once. SIGTERM
-//! and SIGHUP do the same; the exit status shows which one it was.
+//! and SIGHUP do the same; the exit status shows which one it was. One that was ignored at the start
+//! (SIGHUP under nohup) stays ignored.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -9,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
+use numapilot_sys::signals::is_ignored;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::{flag, low_level};
@@ -31,8 +33,14 @@ static LAST: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 pub fn flag() -> anyhow::Result<Arc<AtomicBool>> {
     const WHAT: &str = "cannot receive signals";
     let flag = Arc::new(AtomicBool::new(false));
-    let mut signals = Signals::new(SIGNALS.map(|(signal, _)| signal)).context(WHAT)?;
-    for (signal, number) in SIGNALS {
+    let mut received = Vec::new();
+    for known in SIGNALS {
+        if !is_ignored(known.0).context(WHAT)? {
+            received.push(known);
+        }
+    }
+    let mut signals = Signals::new(received.iter().map(|(signal, _)| signal)).context(WHAT)?;
+    for (signal, number) in received {
         // The handlers store both, in this order: a signal wakes the thread that waits for the
         // program, which sees the flag and then reads the status.
         flag::register_usize(signal, Arc::clone(&LAST), number).context(WHAT)?;

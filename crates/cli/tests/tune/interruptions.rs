@@ -39,6 +39,29 @@ fn a_killed_search_goes_on_where_it_was() {
     assert!(error(other, 125).contains("belongs to another search: its plans"));
 }
 
+/// As under nohup, and as INT of a command that a shell runs in the background.
+#[test]
+fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
+    let folder = folder(&[("fast", "FIGURE", "80")]);
+    let mut child = Process::new("nohup")
+        .arg(assert_cmd::cargo::cargo_bin("numapilot"))
+        .current_dir(folder.path())
+        .args(["tune", "--state", "state", "--plan", "fast", "--only-plans", "--max-runs", "20"])
+        .args(["--", "sleep", "0.05"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("noise")));
+    PidFd::open(child.id().cast_signed()).unwrap().signal(libc::SIGHUP).unwrap();
+    let rest = std::thread::spawn(move || lines.count());
+    let output = child.wait_with_output().unwrap();
+    rest.join().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+}
+
 #[test]
 fn an_interruption_prints_what_is_known() {
     let folder = folder(&[("fast", "FIGURE", "80")]);

@@ -181,7 +181,11 @@ fn empty() -> libc::sigset_t {
     }
 }
 
-fn is_ignored(signal: i32) -> io::Result<bool> {
+/// Whether this process ignores a signal, as one under nohup ignores `SIGHUP`.
+///
+/// # Errors
+/// `EINVAL` for an invalid signal number.
+pub fn is_ignored(signal: i32) -> io::Result<bool> {
     // SAFETY: a zeroed sigaction is a valid value; the kernel overwrites it.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: a null new action only reads the present one.
