@@ -184,14 +184,42 @@ fn what_openmp_places_in_the_order_is_a_placement() {
         let mut command = Command::new(&program);
         run(command.env("OMP_PLACES", places).env("OMP_PROC_BIND", "close"))
     };
-    let Some(run) = in_order("{0},{1}") else { return };
-    assert_eq!(run.stdout(), "2: 0 1 2");
+    let Some(ordered) = in_order("{0},{1}") else { return };
+    assert_eq!(ordered.stdout(), "2: 0 1 2");
     // The main thread, the other one, sh, and env.
-    assert_eq!((run.tally.pins_itself, run.tally.refused), (0, 0));
+    assert_eq!((ordered.tally.pins_itself, ordered.tally.refused), (0, 0));
+    // What the program chooses is its own, also while it has a runtime.
+    let mut command = Command::new(&program);
+    command.arg("pins").env("OMP_PLACES", "{0},{1}").env("OMP_PROC_BIND", "close");
+    let pins = run(&mut command).unwrap();
+    assert_eq!((pins.stdout().as_str(), pins.tally.pins_itself), ("2: 0 1 1", 1));
     // Another order is the user's.
-    let run = in_order("{1},{0}").unwrap();
-    assert_eq!(run.stdout(), "2: 1 0 1");
-    assert!(run.tally.pins_itself >= 2, "{:?}", run.tally);
+    let other = in_order("{1},{0}").unwrap();
+    assert_eq!(other.stdout(), "2: 1 0 1");
+    assert!(other.tally.pins_itself >= 2, "{:?}", other.tally);
+}
+
+/// Each has the first place of the order.
+#[test]
+fn openmp_programs_and_programs_that_load_a_runtime_are_spread() {
+    let program = compiled("openmp.c", "cc", &["-fopenmp"]);
+    // The shell is on CPU 0, so its first child gets CPU 1.
+    let in_shell = |script: String| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).env("OMP_PLACES", "{0},{1}").env("OMP_PROC_BIND", "close");
+        run(command.env("OMP_NUM_THREADS", "1"))
+    };
+    let Some(one) = in_shell(format!("{}; true", program.display())) else { return };
+    assert_eq!((one.stdout().as_str(), one.tally.pins_itself), ("2: 1 1 2", 0));
+    if Command::new("python3").arg("-V").output().is_err() {
+        println!("skipped: no python3");
+        return;
+    }
+    let load = "import ctypes, os; ctypes.CDLL('libgomp.so.1'); print(\
+                len(os.sched_getaffinity(0)), open('/proc/self/status').read()\
+                .split('Cpus_allowed_list:')[1].split()[0])";
+    let loaded = in_shell(format!("python3 -c \"{load}\"; true")).unwrap();
+    assert_eq!((loaded.stdout().as_str(), loaded.tally.pins_itself), ("2 1", 0));
 }
 
 #[test]

@@ -36,24 +36,40 @@ pub unsafe extern "C" fn sched_setaffinity(
         tid if kernel::is_own_thread(tid) => Whom::Sibling,
         _ => Whom::Stranger,
     };
-    // SAFETY: the caller vouches for the set.
-    unsafe { set_affinity(whom, size, set, call) }
+    // SAFETY: the caller vouches for the set. OpenMP runtimes call the function below.
+    unsafe { set_affinity(whom, size, set, 0, call) }
 }
 
 /// # Safety
 /// As pthread_setaffinity_np(3).
+#[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_setaffinity_np(
     thread: pthread_t,
     size: size_t,
     set: *const cpu_set_t,
 ) -> c_int {
+    // Adds the return address, which Rust does not show, as the fourth argument.
+    #[cfg(target_arch = "x86_64")]
+    core::arch::naked_asm!("mov rcx, [rsp]", "jmp {}", sym set_affinity_of);
+    #[cfg(target_arch = "aarch64")]
+    core::arch::naked_asm!("mov x3, x30", "b {}", sym set_affinity_of);
+}
+
+/// # Safety
+/// As pthread_setaffinity_np(3). `caller` is its return address.
+unsafe extern "C" fn set_affinity_of(
+    thread: pthread_t,
+    size: size_t,
+    set: *const cpu_set_t,
+    caller: usize,
+) -> c_int {
     let Some(next) = PTHREAD_SETAFFINITY.get() else { return libc::ENOSYS };
     // SAFETY: the caller's arguments, unchanged.
     let call = || unsafe { next(thread, size, set) };
     let whom = || if is_caller(thread) { Whom::Caller } else { Whom::Sibling };
     // SAFETY: the caller vouches for the set.
-    unsafe { set_affinity(whom, size, set, call) }
+    unsafe { set_affinity(whom, size, set, caller, call) }
 }
 
 /// # Safety
@@ -101,6 +117,7 @@ unsafe fn set_affinity(
     whom: impl FnOnce() -> Whom,
     size: size_t,
     set: *const cpu_set_t,
+    caller: usize,
     call: impl FnOnce() -> c_int,
 ) -> c_int {
     let Some(state) = init::state() else { return call() };
@@ -120,13 +137,15 @@ unsafe fn set_affinity(
             // SAFETY: by contract.
             let wish = unsafe { read(size, set) };
             match state.slot() {
-                CpuSlot::Cpu(_) if wish.covers(&state.mask) => 0,
+                CpuSlot::Cpu(_)
+                    if wish.covers(&state.mask) || state.is_openmp_place(&wish, caller) =>
+                {
+                    0
+                }
                 slot => {
                     let result = call();
-                    match state.chosen_by_openmp(&wish) {
-                        _ if result != 0 => {}
-                        Some(cpu) => state.move_to(slot, cpu),
-                        None => leave(state, slot),
+                    if result == 0 {
+                        leave(state, slot);
                     }
                     result
                 }

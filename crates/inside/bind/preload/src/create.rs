@@ -46,12 +46,29 @@ struct Cell {
 
 /// # Safety
 /// As pthread_create(3).
+#[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_create(
     thread: *mut pthread_t,
     attributes: *const pthread_attr_t,
     start: Start,
     argument: *mut c_void,
+) -> c_int {
+    // Adds the return address, which Rust does not show, as the fifth argument.
+    #[cfg(target_arch = "x86_64")]
+    core::arch::naked_asm!("mov r8, [rsp]", "jmp {}", sym create_for);
+    #[cfg(target_arch = "aarch64")]
+    core::arch::naked_asm!("mov x4, x30", "b {}", sym create_for);
+}
+
+/// # Safety
+/// As pthread_create(3). `caller` is its return address.
+unsafe extern "C" fn create_for(
+    thread: *mut pthread_t,
+    attributes: *const pthread_attr_t,
+    start: Start,
+    argument: *mut c_void,
+    caller: usize,
 ) -> c_int {
     let Some(next) = PTHREAD_CREATE.get() else { return OUT_OF_RESOURCES };
     let Some(state) = init::state() else {
@@ -64,7 +81,8 @@ pub unsafe extern "C" fn pthread_create(
         // SAFETY: the caller vouches for the attributes; the trampoline takes the cell.
         unsafe { next(new, attributes, trampoline, cell) }
     };
-    let slot = slot_of_new(state, chosen);
+    let chosen = chosen.filter(|mask| !state.is_openmp_place(mask, caller));
+    let slot = slot_of_new(state, chosen.is_some());
     let (result, new) = create_in_slot(state, slot, start as *const c_void, argument, create);
     if result == 0 {
         // SAFETY: the caller vouches for the pointer.
@@ -131,7 +149,7 @@ pub unsafe extern "C" fn thrd_create(
         // SAFETY: the trampoline takes the cell.
         unsafe { next(new, trampoline_c11, cell) }
     };
-    let slot = slot_of_new(state, None);
+    let slot = slot_of_new(state, false);
     let (result, new) = create_in_slot(state, slot, start as *const c_void, argument, create);
     if result == 0 {
         // SAFETY: the caller vouches for the pointer.
@@ -163,18 +181,12 @@ impl New {
     }
 }
 
-/// The slot of a thread that the caller creates. `chosen` is the affinity that the program has put
+/// The slot of a thread that the caller creates. `has_affinity` tells whether the program has put one
 /// into its attributes.
-fn slot_of_new(state: &State, chosen: Option<CpuMask>) -> CpuSlot {
-    if let Some(mask) = chosen {
-        return state.chosen_by_openmp(&mask).map_or(CpuSlot::ItsOwn, |cpu| {
-            state.take_this_for_thread(cpu);
-            CpuSlot::Cpu(cpu)
-        });
-    }
+fn slot_of_new(state: &State, has_affinity: bool) -> CpuSlot {
     // A thread that is created by one that pins itself inherits that affinity, as the program
     // intended.
-    if state.slot() == CpuSlot::ItsOwn {
+    if has_affinity || state.slot() == CpuSlot::ItsOwn {
         return CpuSlot::ItsOwn;
     }
     state.take_for_thread().map_or(CpuSlot::None, CpuSlot::Cpu)

@@ -27,7 +27,7 @@ fn fill(state: &mut State) -> Option<()> {
         return complain(&[BIND_CPUS, ": ", error.message(), "; threads are not placed\n"]);
     }
     state.occupancy = Some(process::map_occupancy_table(variable(BIND_OCCUPANCY))?);
-    state.follows_openmp = openmp::follows(state.cpus.as_slice());
+    state.guides_openmp = openmp::has_the_order(state.cpus.as_slice());
     if !state.create_key() {
         return None;
     }

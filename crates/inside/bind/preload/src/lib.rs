@@ -14,7 +14,7 @@
 //!                 --> rehome: the child's memory follows it, if NUMAPILOT_REHOME is set
 //!                 --> agent: a thread that carries out the requests in NUMAPILOT_AGENT's file
 //!  sched_*affinity -> affinity: the program's own choice takes precedence and is noted
-//!                 --> openmp: that of an OpenMP runtime which follows the order is a placement
+//!                 --> openmp: that of an OpenMP runtime is answered from the occupancy table
 //!  numapilot_bind_* : for the other preloaded libraries of numapilot
 //! ```
 //!

@@ -9,7 +9,7 @@ use numapilot_bind::cpus::{CpuList, CpuMask, MAX_CPUS};
 use numapilot_bind::occupancy::{Event, Holds, OccupancyTable};
 use numapilot_syscall::caller;
 
-use crate::kernel;
+use crate::{kernel, openmp};
 
 /// The state of a process in which threads are placed.
 pub struct State {
@@ -17,8 +17,8 @@ pub struct State {
     pub cpus: CpuList,
     /// The same CPUs as a mask: those on which a placed thread could run if it were not placed.
     pub mask: CpuMask,
-    /// Whether an OpenMP runtime places threads on the CPUs of the list.
-    pub follows_openmp: bool,
+    /// Whether OpenMP runtimes are given the CPUs of the list as places.
+    pub guides_openmp: bool,
     /// The table that is shared with the other processes of the target, once it is mapped.
     pub occupancy: Option<&'static OccupancyTable>,
     /// The id of this process. It differs from `getpid()` in a child of `vfork`.
@@ -80,7 +80,7 @@ static STATE: StateCell = StateCell {
     state: UnsafeCell::new(State {
         cpus: CpuList::new(),
         mask: CpuMask::new(),
-        follows_openmp: false,
+        guides_openmp: false,
         occupancy: None,
         pid: AtomicI32::new(0),
         threads: [const { AtomicU32::new(0) }; MAX_CPUS],
@@ -155,36 +155,11 @@ impl State {
         Some(cpu)
     }
 
-    /// The CPU of the list that an OpenMP runtime has chosen by this mask, if it follows the order.
-    pub fn chosen_by_openmp(&self, mask: &CpuMask) -> Option<u16> {
-        let cpu = mask.only().filter(|_| self.follows_openmp)?;
-        self.cpus.as_slice().contains(&cpu).then_some(cpu)
-    }
-
-    /// Takes this CPU, of the list, for a thread that the caller creates.
-    pub fn take_this_for_thread(&self, cpu: u16) {
-        if self.occupancy().take_cpu(&[cpu], None).is_some()
-            && let Some(count) = self.threads.get(usize::from(cpu))
-        {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Notes that the calling thread, which had `slot`, has moved to this CPU of the list.
-    pub fn move_to(&self, slot: CpuSlot, cpu: u16) {
-        if slot == CpuSlot::Cpu(cpu) {
-            return;
-        }
-        if let CpuSlot::Cpu(before) = slot {
-            self.unpin(before);
-        }
-        if self.is_main_thread() {
-            self.occupancy().take_cpu(&[cpu], None);
-            self.register(CpuSlot::Cpu(cpu));
-        } else {
-            self.take_this_for_thread(cpu);
-        }
-        self.set_slot(CpuSlot::Cpu(cpu));
+    /// Whether this mask, with which `caller` (a return address) restricts a thread, is the place of an
+    /// OpenMP runtime that follows the order.
+    pub fn is_openmp_place(&self, mask: &CpuMask, caller: usize) -> bool {
+        let is_listed = |cpu| self.cpus.as_slice().contains(&cpu);
+        self.guides_openmp && mask.only().is_some_and(is_listed) && openmp::has_code_at(caller)
     }
 
     /// Gives back a CPU from [`State::take_for_thread`]. Does nothing after
