@@ -8,8 +8,8 @@
 //! CPU; the table fills the gaps that ended threads leave.
 //!
 //! The CPU of the main thread of a killed process is given back when later processes start (see
-//! [`OccupancyTable::clear_dead`]). Its other threads stay counted, which for them is no worse than
-//! a plain counter.
+//! [`OccupancyTable::clear_dead`]). Its other threads stay counted, so that later threads avoid their
+//! CPUs until the others are as full.
 //!
 //! The launcher creates the file (all zero is an empty occupancy table), and processes map it
 //! shared. All fields are atomics, so a process that dies leaves nothing locked.

@@ -12,8 +12,9 @@ use libc::{dl_phdr_info, size_t};
 
 use crate::env::variable;
 
-/// How the file names of the runtimes begin: those of GCC, LLVM and Intel.
-const RUNTIMES: [&[u8]; 3] = [b"libgomp.", b"libomp.", b"libiomp5."];
+/// How the file name of GCC's runtime begins. Those of LLVM and Intel set affinities by direct system
+/// calls.
+const RUNTIME: &[u8] = b"libgomp.";
 
 /// Whether OpenMP runtimes are given this order of CPUs.
 pub fn has_the_order(order: &[u16]) -> bool {
@@ -50,7 +51,7 @@ unsafe extern "C" fn is_in_runtime(
     // SAFETY: the loader's names are C strings.
     let path = unsafe { CStr::from_ptr(file.dlpi_name) }.to_bytes();
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    if !RUNTIMES.iter().any(|runtime| name.starts_with(runtime)) {
+    if !name.starts_with(RUNTIME) {
         return 0;
     }
     // SAFETY: the table has this many entries.

@@ -23,6 +23,7 @@ mod session;
 mod watch;
 
 use std::ffi::OsStr;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use numapilot_bind::env::BIND_CPUS;
@@ -111,7 +112,10 @@ impl Placement {
     /// stays and places the threads that the library cannot.
     #[must_use]
     pub fn note(&self, watched: bool) -> Option<Note> {
-        let obstacle = self.obstacle.as_ref()?;
+        // A program that is not there, or its interpreter, is reported when it is started.
+        let is_missing =
+            |obstacle: &&Obstacle| **obstacle == Obstacle::Unreadable(io::ErrorKind::NotFound);
+        let obstacle = self.obstacle.as_ref().filter(|obstacle| !is_missing(obstacle))?;
         let (effect, other) = if watched {
             (
                 "they are placed from outside, a few ms after they start",
@@ -183,6 +187,13 @@ mod tests {
             assert_eq!(set(name), ["NUMAPILOT_BIND_CPUS", "GOMAXPROCS"]);
         }
         assert_eq!(set("GOMAXPROCS"), ["NUMAPILOT_BIND_CPUS", "OMP_PLACES", "OMP_PROC_BIND"]);
+    }
+
+    #[test]
+    fn a_missing_program_is_reported_by_the_start_alone() {
+        let program = Path::new("/nosuch/program");
+        let placement = Placement::new(vec![CpuId(0)], Some(program));
+        assert_eq!(placement.note(true), None);
     }
 
     #[test]
