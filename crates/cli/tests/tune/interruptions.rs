@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::process::{Command as Process, Stdio};
+use std::process::{Command as Process, Output, Stdio};
 use std::time::Duration;
 
 use assert_cmd::Command;
@@ -39,46 +39,42 @@ fn a_killed_search_goes_on_where_it_was() {
     assert!(error(other, 125).contains("belongs to another search: its plans"));
 }
 
+/// Sends a signal to a search once it has measured the noise, and waits for its end.
+fn signalled(search: &mut Process, signal: i32) -> Output {
+    let mut child = search.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("noise")));
+    PidFd::open(child.id().cast_signed()).unwrap().signal(signal).unwrap();
+    let rest = std::thread::spawn(move || lines.count());
+    let output = child.wait_with_output().unwrap();
+    rest.join().unwrap();
+    output
+}
+
 /// As under nohup, and as INT of a command that a shell runs in the background.
 #[test]
 fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
     let folder = folder(&[("fast", "FIGURE", "80")]);
-    let mut child = Process::new("nohup")
+    let mut search = Process::new("nohup");
+    search
         .arg(assert_cmd::cargo::cargo_bin("numapilot"))
         .current_dir(folder.path())
         .args(["tune", "--state", "state", "--plan", "fast", "--only-plans", "--max-runs", "20"])
         .args(["--", "sleep", "0.05"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap().contains("noise")));
-    PidFd::open(child.id().cast_signed()).unwrap().signal(libc::SIGHUP).unwrap();
-    let rest = std::thread::spawn(move || lines.count());
-    let output = child.wait_with_output().unwrap();
-    rest.join().unwrap();
+        .stdin(Stdio::null());
+    let output = signalled(&mut search, libc::SIGHUP);
     assert_eq!(output.status.code(), Some(0));
 }
 
 #[test]
 fn an_interruption_prints_what_is_known() {
     let folder = folder(&[("fast", "FIGURE", "80")]);
-    let mut child = Process::new(assert_cmd::cargo::cargo_bin("numapilot"))
+    let mut search = Process::new(assert_cmd::cargo::cargo_bin("numapilot"));
+    search
         .current_dir(folder.path())
         .args(["tune", "--state", "state", "--max-runs", "5000", "--resolution", "0.01", "--"])
-        .args(["sleep", "0.05"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap().contains("noise")));
-    PidFd::open(child.id().cast_signed()).unwrap().signal(libc::SIGINT).unwrap();
-    let rest = std::thread::spawn(move || lines.count());
-    let output = child.wait_with_output().unwrap();
-    rest.join().unwrap();
+        .args(["sleep", "0.05"]);
+    let output = signalled(&mut search, libc::SIGINT);
     assert_eq!(output.status.code(), Some(130));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("default: median") && text.contains("interrupted"), "{text}");

@@ -17,8 +17,7 @@ pub(super) fn tail(text: &str) -> String {
 
 /// What a terminal would show of a line that was overwritten, as progress is.
 fn last_state(line: &str) -> &str {
-    let states = line.rsplit('\r').map(str::trim_end);
-    states.into_iter().find(|state| !state.is_empty()).unwrap_or_default()
+    line.rsplit('\r').map(str::trim_end).find(|state| !state.is_empty()).unwrap_or_default()
 }
 
 /// The end of the output, for an error message.
